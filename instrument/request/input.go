@@ -17,6 +17,8 @@ type Add struct {
 	PID  uint32
 	Side Side
 
+	// Engine is the decoder's name for the engine: "vllm-v1".
+	Engine string
 	// ID is the engine's own request id. External is the id that the front-end gave
 	// it before the engine added a random suffix; nil where the release has none or
 	// it lies behind a cut.

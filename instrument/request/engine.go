@@ -1,0 +1,384 @@
+package request
+
+import (
+	"maps"
+	"slices"
+)
+
+// seq is a Sequence in the making.
+type seq struct {
+	Sequence
+	order  uint64
+	group  *group
+	call   *call
+	child  int
+	prompt int
+	core   uint32 // the engine's process, 0 unknown
+
+	// added: the request's own message was seen. began: its first output was.
+	added, began bool
+	// lastTS is the stamp of the last output that was applied; outputs come in order, so
+	// a stamp that is not larger is the same message seen on the other side.
+	lastTS float64
+	// sawEvents: the engine sends scheduler events.
+	sawEvents bool
+	// preemptedS is when it was preempted, 0 while it is not.
+	preemptedS float64
+
+	generated      int
+	firstS, lastS  float64 // stamps of the first and last output with tokens
+	firstUnstamped bool
+	lastUnstamped  bool
+	received       view
+	steps          stepKeeper
+	coreGap        bool
+	cut            bool
+	endedAt        int64 // when the engine's end, or the abort, was seen
+	lastSeen       int64
+	engineDead     bool
+}
+
+// view is what the front-end received of a sequence before it ended it.
+type view struct {
+	seen          bool
+	gap           bool
+	tokens        int
+	firstS, lastS float64
+	first, last   int64
+	finish        FinishReason
+}
+
+// group is the engine requests in flight whose ids lead to one response id. Mostly one
+// call takes them all; clients that send an X-Request-Id twice share a group.
+type group struct {
+	key      string
+	seqs     []*seq
+	lastSeen int64
+}
+
+// Add implements EngineSink.
+func (t *Tracker) Add(a *Add) {
+	t.advance(a.Time)
+	s := t.seqs[string(a.ID)]
+	if s == nil {
+		if s = t.newSeq(a.ID, a.External, a.Suffixed); s == nil {
+			return
+		}
+	} else if s.settled() && s.added && a.Side == FrontEnd {
+		// The same id again: releases before 0.14 take a client's id as it is.
+		delete(t.seqs, s.EngineID)
+		if s = t.newSeq(a.ID, a.External, a.Suffixed); s == nil {
+			return
+		}
+	}
+	s.lastSeen = a.Time
+	s.group.lastSeen = a.Time
+	if a.Side == FrontEnd {
+		s.PID = a.PID
+		s.AddTime = a.Time
+	} else {
+		s.core = a.PID
+		if s.AddTime == 0 {
+			s.AddTime = a.Time
+		}
+	}
+	if !s.added || !a.Cut {
+		s.added = true
+		s.PromptTokens = a.PromptTokens
+		s.Params = a.Params
+		s.Pooling = s.Pooling || a.Pooling
+		if a.HasArrival {
+			s.ArrivalS, s.HasArrival = a.ArrivalS, true
+		}
+		if a.Lora != nil {
+			s.Lora = string(a.Lora)
+		}
+	}
+	if a.Engine != "" {
+		t.engine = a.Engine
+	}
+}
+
+func (t *Tracker) newSeq(id, external []byte, suffixed bool) *seq {
+	if len(id) == 0 || len(id) > maxID || len(t.seqs) >= t.opts.MaxOpen {
+		t.stats.RefusedSequences++
+		return nil
+	}
+	s := &seq{order: t.nextOrder()}
+	s.EngineID = string(id)
+	s.EngineIndex, s.PromptTokens, s.CachedTokens = -1, -1, -1
+	s.Finish, s.received.finish = FinishNone, FinishNone
+	s.steps.limit = t.opts.KeepSteps
+	var key string
+	key, s.child, s.prompt = groupKey(s.EngineID, string(external), suffixed)
+	g := t.groups[key]
+	if g == nil {
+		g = &group{key: key}
+		t.groups[key] = g
+	}
+	delete(t.orphans, g)
+	s.group = g
+	g.seqs = append(g.seqs, s)
+	t.seqs[s.EngineID] = s
+	t.gone.remove(s.EngineID)
+	t.claimByName(s)
+	return s
+}
+
+func (t *Tracker) nextOrder() uint64 { t.order++; return t.order }
+
+// Step implements EngineSink.
+func (t *Tracker) Step(st *Step) {
+	t.advance(st.Time)
+	if st.Side == Core && len(t.cores) < maxCores {
+		t.cores[st.PID] = struct{}{}
+	}
+	for i := range st.Outputs {
+		o := &st.Outputs[i]
+		s := t.seqs[string(o.ID)]
+		if s == nil {
+			if t.gone.has(o.ID) {
+				continue // it was emitted; this was under way
+			}
+			if s = t.newSeq(o.ID, nil, o.Suffixed); s == nil {
+				continue
+			}
+		}
+		s.lastSeen = st.Time
+		s.group.lastSeen = st.Time
+		if st.Side == Core {
+			s.core = st.PID
+		} else if s.PID == 0 {
+			s.PID = st.PID
+		}
+		wasSettled := s.settled()
+		if t.isNew(s, st) {
+			t.apply(s, st, o)
+		}
+		if st.Side == FrontEnd && !s.Aborted {
+			s.receive(st, o)
+		}
+		if !wasSettled && s.settled() {
+			t.settledNow(s)
+		}
+	}
+	if st.Cut {
+		t.cutStep(st)
+	}
+}
+
+// isNew reports whether a message is seen for the first time: the engine's send and
+// the front-end's receive carry the same stamp.
+func (t *Tracker) isNew(s *seq, st *Step) bool {
+	if st.HasTimestamp {
+		return st.TimestampS > s.lastTS
+	}
+	// Without a stamp only one side may count, the engine's where it is seen at all.
+	return st.Side == Core || s.core == 0
+}
+
+// apply takes an output once, from whichever side showed it first.
+func (t *Tracker) apply(s *seq, st *Step, o *Output) {
+	if st.HasTimestamp {
+		s.lastTS = st.TimestampS
+	}
+	s.EngineIndex = st.EngineIndex
+	for _, e := range o.Events {
+		s.event(e)
+	}
+	s.began = true
+	if o.Cached >= 0 && s.CachedTokens < 0 {
+		s.CachedTokens = o.Cached
+	}
+	if o.Prompt >= 0 && s.PromptTokens < 0 {
+		s.PromptTokens = o.Prompt
+	}
+	if o.Spec != nil {
+		spec := *o.Spec
+		s.Spec = &spec
+	}
+	s.Pooling = s.Pooling || o.Pooling
+	if o.Tokens > 0 {
+		if s.generated == 0 {
+			s.firstS, s.firstUnstamped = st.TimestampS, !st.HasTimestamp
+		}
+		s.lastS, s.lastUnstamped = st.TimestampS, !st.HasTimestamp
+		s.generated += o.Tokens
+		t.stats.Tokens += uint64(o.Tokens)
+		if s.steps.limit > 0 && st.HasTimestamp {
+			s.steps.add(TokenStep{TS: st.TimestampS, Time: st.Time, Tokens: o.Tokens, Total: s.generated,
+				Batch: len(st.Outputs), Waiting: st.Waiting})
+		}
+	}
+	if o.Finish != FinishNone && s.Finish == FinishNone {
+		s.Finish = o.Finish
+		if s.endedAt == 0 {
+			s.endedAt = st.Time
+		}
+	}
+}
+
+// event takes a scheduler event: the queue time runs from the last QUEUED before the
+// first SCHEDULED, and each preemption opens a wait that the next SCHEDULED closes.
+func (s *seq) event(e EngineEvent) {
+	s.sawEvents = true
+	switch e.Type {
+	case EventQueued:
+		if s.ScheduledS == 0 {
+			s.QueuedS = e.TS
+		}
+	case EventScheduled:
+		switch {
+		case s.ScheduledS == 0:
+			s.ScheduledS = e.TS
+			if s.QueuedS != 0 {
+				s.Waits = append(s.Waits, Wait{StartS: s.QueuedS, EndS: e.TS})
+			}
+		case s.preemptedS != 0:
+			s.Waits = append(s.Waits, Wait{StartS: s.preemptedS, EndS: e.TS})
+		}
+		s.preemptedS = 0
+	case EventPreempted:
+		s.Preemptions++
+		s.preemptedS = e.TS
+	}
+}
+
+// receive takes an output as the front-end got it, before it ended the request.
+func (s *seq) receive(st *Step, o *Output) {
+	v := &s.received
+	v.seen = true
+	if o.Tokens > 0 {
+		if v.tokens == 0 {
+			v.firstS, v.first = st.TimestampS, st.Time
+		}
+		v.lastS, v.last = st.TimestampS, st.Time
+		v.tokens += o.Tokens
+	}
+	if o.Finish != FinishNone {
+		v.finish = o.Finish
+	}
+}
+
+// cutStep marks the requests whose outputs may lie behind a message's cut: all that
+// are running on that engine and were not in its first part.
+func (t *Tracker) cutStep(st *Step) {
+	in := make(map[string]bool, len(st.Outputs))
+	for i := range st.Outputs {
+		in[string(st.Outputs[i].ID)] = true
+	}
+	for id, s := range t.seqs {
+		if in[id] || s.settled() || !t.onSide(s, st.PID, st.Side) {
+			continue
+		}
+		s.cut = true
+	}
+}
+
+// onSide reports whether a sequence may have had messages at process pid on side.
+func (t *Tracker) onSide(s *seq, pid uint32, side Side) bool {
+	own := s.PID
+	if side == Core {
+		own = s.core
+	}
+	return pid == 0 || own == 0 || own == pid
+}
+
+// Abort implements EngineSink.
+func (t *Tracker) Abort(a *Abort) {
+	t.advance(a.Time)
+	for _, id := range a.IDs {
+		s := t.seqs[string(id)]
+		if s == nil {
+			continue
+		}
+		s.lastSeen = a.Time
+		if a.Side == Core {
+			s.core = a.PID
+		}
+		if s.Aborted {
+			continue
+		}
+		was := s.settled()
+		s.Aborted, s.AbortTime = true, a.Time
+		if s.endedAt == 0 {
+			s.endedAt = a.Time
+		}
+		if !was {
+			t.settledNow(s)
+		}
+	}
+}
+
+// Ready implements EngineSink.
+func (t *Tracker) Ready(r *Ready) {
+	t.advance(r.Time)
+	if r.Engine != "" {
+		t.engine = r.Engine
+	}
+	if r.Version != "" {
+		t.version = r.Version
+	}
+}
+
+// Dead implements EngineSink: what was in flight on that engine will not end there.
+func (t *Tracker) Dead(d *Dead) {
+	t.advance(d.Time)
+	for _, s := range sortOrdered(slices.Collect(maps.Values(t.seqs))) {
+		if !s.settled() && t.onSide(s, d.PID, d.Side) {
+			s.engineDead = true
+			s.endedAt = d.Time
+			t.settledNow(s)
+		}
+	}
+}
+
+// EngineGap implements EngineSink.
+func (t *Tracker) EngineGap(time int64, pid uint32, side Side) {
+	t.advance(time)
+	for _, s := range t.seqs {
+		if s.settled() && s.received.finish != FinishNone || !t.onSide(s, pid, side) {
+			continue
+		}
+		if side == FrontEnd {
+			s.received.gap = true
+		} else {
+			s.coreGap = true
+		}
+	}
+}
+
+// Exit says that a process has ended; an engine's takes its requests with it.
+func (t *Tracker) Exit(time int64, pid uint32) {
+	t.advance(time)
+	if _, ok := t.cores[pid]; ok {
+		delete(t.cores, pid)
+		t.Dead(&Dead{Time: time, PID: pid, Side: Core})
+	}
+}
+
+// settled reports whether nothing more is needed from the engine: it has ended the
+// request, was told to drop it, or has died.
+func (s *seq) settled() bool { return s.Finish != FinishNone || s.Aborted || s.engineDead }
+
+// quiet reports whether what was under way when it ended has had its time to arrive.
+func (s *seq) quiet(now int64) bool {
+	switch {
+	case s.Aborted:
+		return now-s.AbortTime >= lingerAfterAbort
+	case s.engineDead, !s.received.seen, s.received.finish != FinishNone:
+		return true
+	}
+	return now-s.endedAt >= lingerAfterAbort
+}
+
+// settledNow ends the call that waits for s, or starts the wait for one.
+func (t *Tracker) settledNow(s *seq) {
+	if c := s.call; c != nil {
+		if _, waits := t.waiting[c]; waits && t.over(c) {
+			t.finish(c)
+		}
+		return
+	}
+	t.orphans[s.group] = struct{}{}
+}

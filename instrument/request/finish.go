@@ -1,0 +1,343 @@
+package request
+
+import (
+	"cmp"
+	"slices"
+)
+
+// This file makes Requests out of what has ended.
+
+// finish emits a call and forgets it and what was joined to it.
+func (t *Tracker) finish(c *call) {
+	delete(t.calls, c.x)
+	delete(t.waiting, c)
+	t.unname(c)
+	x := c.x
+	r := &Request{HTTP: x, Model: x.ResponseModel, Stream: x.Stream, Status: x.Status, ErrorType: x.ErrorType,
+		Disconnected: x.Disconnected && !x.Complete, ID: x.ResponseID, Start: x.FirstByte, End: x.End}
+	if r.Model == "" {
+		r.Model = x.Model
+	}
+	if r.ID == "" && len(c.seqs) > 0 {
+		r.ID = c.seqs[0].group.key
+	}
+	m := newMissing()
+	switch {
+	case x.RequestGap || x.ResponseGap:
+		m.add(HTTPEventsLost)
+	case x.End == 0 || !x.Complete && !x.Disconnected && !x.ServerClosed:
+		m.add(ResponseEndNotSeen)
+	}
+	if x.BodyMissing {
+		m.add(RequestBodyCut)
+	}
+	if x.ResponseCut {
+		m.add(ResponseBodyCut)
+	}
+	if len(c.seqs) == 0 {
+		switch {
+		case x.ResponseID != "" && x.Status < 400:
+			m.add(EngineNotCaptured)
+		case x.Status == 0, x.Status >= 500, x.Status < 400:
+			m.add(EngineNotJoined)
+		}
+	}
+	t.emit(r, c.seqs, m)
+}
+
+// finishOrphan emits engine requests whose HTTP side was not seen.
+func (t *Tracker) finishOrphan(g *group) {
+	delete(t.orphans, g)
+	var own []*seq
+	for _, s := range g.seqs {
+		if s.call == nil {
+			own = append(own, s)
+		}
+	}
+	if len(own) == 0 {
+		return
+	}
+	r := &Request{ID: g.key, Start: own[0].AddTime}
+	for _, s := range own {
+		if s.AddTime != 0 && s.AddTime < r.Start {
+			r.Start = s.AddTime
+		}
+		if s.Params.Stream != nil {
+			r.Stream = s.Params.Stream
+		}
+		r.End = max(r.End, s.lastSeen)
+	}
+	if r.Start == 0 {
+		r.Start = r.End
+		for _, s := range own {
+			if s.firstS > 0 {
+				r.Start = min(r.Start, SecondsToNs(s.firstS))
+			}
+		}
+	}
+	m := newMissing()
+	m.add(HTTPNotCaptured)
+	t.emit(r, own, m)
+}
+
+// emit completes r with its sequences, hands it out and forgets them.
+func (t *Tracker) emit(r *Request, seqs []*seq, m *missing) {
+	r.WallOffset = t.offset
+	r.Engine, r.EngineVersion = t.engine, t.version
+	n := 1
+	if r.HTTP != nil && r.HTTP.Params.N != nil {
+		n = *r.HTTP.Params.N
+	} else {
+		for _, s := range seqs {
+			n = max(n, s.child+1)
+		}
+	}
+	slices.SortFunc(seqs, func(a, b *seq) int {
+		return cmp.Or(cmp.Compare(a.prompt, b.prompt), cmp.Compare(a.child, b.child), cmp.Compare(a.order, b.order))
+	})
+	var lastEnd float64
+	for _, s := range seqs {
+		s.Index = s.prompt*n + max(s.child, 0)
+		s.complete(r, m)
+		if r.Lora == "" {
+			r.Lora = s.Lora
+		}
+		if w := s.FinishWord(r); w != "" && (r.FinishReason == "" || s.lastS >= lastEnd) {
+			r.FinishReason, lastEnd = w, s.lastS
+		}
+		if s.engineDead && s.Finish == FinishNone && r.ErrorType == "" {
+			r.ErrorType = ErrorEngineDead
+		}
+		r.Sequences = append(r.Sequences, &s.Sequence)
+		t.forget(s)
+	}
+	if r.FinishReason == "" && r.HTTP != nil && len(r.HTTP.FinishReasons) > 0 {
+		r.FinishReason = engineWord(r.HTTP.FinishReasons[len(r.HTTP.FinishReasons)-1])
+	}
+	if r.Disconnected && r.ErrorType == "" {
+		r.ErrorType = ErrorClientDisconnect
+	}
+	r.Usage = usage(r, seqs)
+	r.Incomplete = m.list
+	t.identify(r)
+	t.stats.Emitted++
+	if len(r.Incomplete) > 0 {
+		t.stats.Incomplete++
+	}
+	t.opts.Emit(r)
+}
+
+// Error types that the response does not give.
+const (
+	ErrorClientDisconnect = "client_disconnect"
+	ErrorEngineDead       = "engine_dead"
+)
+
+func (t *Tracker) identify(r *Request) {
+	r.Record = t.newRecord(r.Wall(r.Start))
+	if r.HTTP != nil && t.opts.Extract != nil {
+		if rem, ok := t.opts.Extract(r.HTTP); ok {
+			r.TraceID, r.ParentSpanID, r.Sampled, r.Tracestate = rem.TraceID, rem.SpanID, rem.Sampled, rem.Tracestate
+			return
+		}
+	}
+	r.TraceID = t.newTraceID()
+}
+
+func (t *Tracker) forget(s *seq) {
+	t.gone.add(s.EngineID)
+	if t.seqs[s.EngineID] == s {
+		delete(t.seqs, s.EngineID)
+	}
+	g := s.group
+	if i := slices.Index(g.seqs, s); i >= 0 {
+		g.seqs = slices.Delete(g.seqs, i, i+1)
+	}
+	if len(g.seqs) == 0 {
+		delete(t.orphans, g)
+		if t.groups[g.key] == g {
+			delete(t.groups, g.key)
+		}
+	}
+}
+
+// complete decides what of a sequence is known, and says what is not.
+func (s *seq) complete(r *Request, m *missing) {
+	v := &s.received
+	lost := v.gap && (s.coreGap || s.core == 0) || s.cut
+	unseen := !s.added && s.QueuedS == 0 // capture began after its first output, perhaps
+	s.StepsTotal = s.steps.total
+	s.GeneratedTokens = s.generated
+	if !s.sawEvents {
+		s.Preemptions = -1
+		if s.began {
+			m.add(QueueTimeStatsDisabled)
+		}
+	}
+	if s.Finish == FinishNone && v.finish != FinishNone {
+		s.Finish = v.finish
+	}
+	if !s.settled() {
+		m.add(EngineEndNotSeen)
+	}
+	switch {
+	case unseen:
+		m.add(StartNotCaptured)
+		s.CompletionTokens, s.GeneratedTokens = -1, -1
+		s.QueuedS, s.ScheduledS, s.Waits, s.Preemptions = 0, 0, nil, -1
+		s.lastTokens(v)
+	case lost:
+		if s.cut {
+			m.add(TokensFrameCut)
+		} else {
+			m.add(TokensEventsLost)
+		}
+		s.CompletionTokens, s.GeneratedTokens, s.StepsTotal = -1, -1, 0
+		s.Preemptions = -1
+		return
+	case v.seen && !v.gap:
+		s.CompletionTokens = v.tokens
+		s.FirstTokenS, s.LastTokenS = v.firstS, v.lastS
+		s.FirstTokenTime, s.LastTokenTime = v.first, v.last
+		if s.coreGap && s.Aborted {
+			s.GeneratedTokens = -1
+			m.add(TokensEventsLost)
+		}
+	default:
+		s.withoutReceives(m)
+	}
+	if !s.HasArrival && s.added {
+		m.add(ArrivalNotCaptured)
+	}
+	if s.firstUnstamped || s.lastUnstamped {
+		m.add(TokensFrameCut)
+		if s.firstUnstamped {
+			s.FirstTokenS = 0
+		}
+		if s.lastUnstamped {
+			s.LastTokenS = 0
+		}
+	}
+	until := s.LastTokenS
+	if until == 0 {
+		until = s.lastTS
+	}
+	s.Steps = s.steps.steps(until)
+}
+
+// lastTokens keeps the end of a sequence whose start was not seen.
+func (s *seq) lastTokens(v *view) {
+	if v.seen && !v.gap {
+		s.LastTokenS, s.LastTokenTime = v.lastS, v.last
+	}
+}
+
+// withoutReceives completes a sequence whose messages were seen at the engine only, or
+// with losses at the front-end.
+func (s *seq) withoutReceives(m *missing) {
+	v := &s.received
+	s.CompletionTokens = s.generated
+	s.FirstTokenS, s.LastTokenS = s.firstS, s.lastS
+	if v.seen {
+		m.add(TokensEventsLost)
+		if v.firstS == s.firstS {
+			s.FirstTokenTime = v.first
+		}
+		if v.lastS == s.lastS {
+			s.LastTokenTime = v.last
+		}
+	} else if s.generated > 0 {
+		m.add(ReceiveNotCaptured)
+	}
+	if s.Aborted && s.generated > 0 {
+		// Which of the last outputs the front-end still counted is not known.
+		m.add(TokensEndUnknown)
+		s.CompletionTokens, s.LastTokenS, s.LastTokenTime = -1, 0, 0
+	}
+}
+
+// FinishWord is why a sequence of r ended, in the engine's words; "" if it did not.
+func (s *Sequence) FinishWord(r *Request) string {
+	if s.Finish != FinishNone && !s.Aborted {
+		return s.Finish.String()
+	}
+	if !s.Aborted {
+		return ""
+	}
+	// The front-end told the engine to drop it: a stop string, or the client has left.
+	if x := r.HTTP; x != nil {
+		if s.Index < len(x.FinishReasons) && x.FinishReasons[s.Index] != "" {
+			return engineWord(x.FinishReasons[s.Index])
+		}
+		if x.Complete && x.Status < 400 {
+			return FinishStop.String()
+		}
+	}
+	if s.Finish != FinishNone && s.Finish != FinishAbort {
+		return s.Finish.String()
+	}
+	return FinishAbort.String()
+}
+
+// engineWord turns an API's finish reason into the engine's.
+func engineWord(api string) string {
+	switch api {
+	case "tool_calls", "function_call", "end_turn", "stop_sequence", "tool_use", "completed":
+		return "stop"
+	case "max_tokens", "incomplete", "max_output_tokens":
+		return "length"
+	}
+	return api
+}
+
+// usage is what the client was told, completed by what was counted.
+func usage(r *Request, seqs []*seq) *Usage {
+	u := Usage{Prompt: -1, Completion: -1, Cached: -1, Reasoning: -1}
+	if r.HTTP != nil && r.HTTP.Usage != nil {
+		u = *r.HTTP.Usage
+	}
+	if len(seqs) > 0 {
+		prompt, completion, cached := 0, 0, 0
+		lastPrompt := -1
+		for _, s := range seqs {
+			if s.prompt != lastPrompt {
+				lastPrompt = s.prompt
+				prompt = plus(prompt, s.PromptTokens)
+			}
+			completion = plus(completion, s.CompletionTokens)
+			cached = plus(cached, s.CachedTokens)
+		}
+		if u.Prompt < 0 {
+			u.Prompt = prompt
+		}
+		if u.Completion < 0 {
+			u.Completion = completion
+		}
+		if u.Cached < 0 {
+			u.Cached = cached
+		}
+	}
+	if u.Prompt < 0 && u.Completion < 0 && u.Cached < 0 && u.Reasoning < 0 {
+		return nil
+	}
+	return &u
+}
+
+// plus adds counts; what is unknown (−1) makes the sum unknown.
+func plus(a, b int) int {
+	if a < 0 || b < 0 {
+		return -1
+	}
+	return a + b
+}
+
+// missing collects reasons, each once, in the order in which they were found.
+type missing struct{ list []string }
+
+func newMissing() *missing { return &missing{} }
+
+func (m *missing) add(reason string) {
+	if !slices.Contains(m.list, reason) {
+		m.list = append(m.list, reason)
+	}
+}
