@@ -158,7 +158,7 @@ func (t *Tracker) Step(st *Step) {
 		if st.Side == FrontEnd && !s.Aborted {
 			s.receive(st, o)
 		}
-		if !wasSettled && s.settled() {
+		if s.settled() && (!wasSettled || st.Side == FrontEnd && o.Finish != FinishNone) {
 			t.settledNow(s)
 		}
 	}

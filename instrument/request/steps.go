@@ -3,8 +3,8 @@ package request
 import "sort"
 
 // stepKeeper keeps the steps that token events are made of, in bounded memory: the
-// first eight, the last, and those with the largest gaps before them. The zero value
-// keeps none.
+// first eight, the last, and those with the largest gaps before them; at most limit,
+// and the last in any case. The zero value keeps none.
 type stepKeeper struct {
 	limit int
 	total int
