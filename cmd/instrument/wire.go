@@ -1,0 +1,98 @@
+package main
+
+// What the command line needs from the rest: each function turns settings into the
+// options of one part. Nothing else knows both.
+
+import (
+	"context"
+	"os"
+
+	"github.com/tokenscope/tokenscope/exporters/otlp"
+	"github.com/tokenscope/tokenscope/exporters/spantree"
+	"github.com/tokenscope/tokenscope/instrument"
+	"github.com/tokenscope/tokenscope/instrument/agent"
+	"github.com/tokenscope/tokenscope/instrument/settings"
+	"github.com/tokenscope/tokenscope/instrument/supervise"
+	"github.com/tokenscope/tokenscope/probes/ebpf"
+	"github.com/tokenscope/tokenscope/semconv"
+)
+
+// run runs a workload, with an agent beside it unless the settings leave it no work.
+func run(ctx context.Context, o instrument.RunOptions) int {
+	reason := o.Settings.NoAgentReason()
+	if reason != "" {
+		o.Log.Warn("nothing is observed", "reason", reason)
+	}
+	supervise.Run(ctx, supervise.Options{
+		Argv:  o.Argv,
+		Agent: supervise.AgentOptions{Disabled: reason != "", Args: o.AgentArgs},
+		Log:   o.Log,
+	}).Exit()
+	return 0 // not reached
+}
+
+// observe is the agent process.
+func observe(ctx context.Context, s *settings.Settings) error {
+	log := instrument.NewLogger(os.Stderr, s.LogLevel)
+	otlp.SetLog(log)
+	return agent.Run(ctx, agent.Options{
+		Ebpf:         ebpf.Options{HeadBytes: s.HeadBytes, TailBytes: s.TailBytes, RingBytes: s.RingBytes, Log: log},
+		Export:       export(s),
+		Record:       s.Record,
+		Content:      s.WithContent,
+		TraceContext: s.TraceContext(),
+		Version:      instrument.Version(),
+		Log:          log,
+		Stderr:       os.Stderr,
+	})
+}
+
+func export(s *settings.Settings) otlp.Config {
+	c := otlp.Config{
+		Exporters:      s.Exporters,
+		Protocol:       s.OTLP.Protocol,
+		Endpoint:       s.OTLP.Endpoint.URL(),
+		EndpointNamed:  s.OTLP.Named,
+		Headers:        s.OTLP.Headers.Reveal(),
+		ARMSLicenseKey: s.ARMSLicense.Reveal(),
+		ARMSWorkspace:  s.ARMSWorkspace,
+		Tree:           tree(s),
+		Console:        os.Stderr,
+		Log:            instrument.NewLogger(os.Stderr, s.LogLevel),
+	}
+	if s.SDKDisabled {
+		c.Exporters = nil
+	}
+	attributes := make(map[string]string, len(s.ResourceAttributes))
+	for _, a := range s.ResourceAttributes {
+		attributes[a.Key] = a.Value
+	}
+	c.Resource = otlp.NewResource(otlp.ResourceConfig{
+		ServiceName:   s.ServiceName,
+		Attributes:    attributes,
+		Version:       instrument.Version(),
+		Dialect:       c.Tree.Dialect,
+		ARMSRegion:    s.CloudRegion,
+		ARMSWorkspace: s.ARMSWorkspace,
+	})
+	return c
+}
+
+func tree(s *settings.Settings) spantree.Options {
+	d := semconv.DialectBoth
+	switch s.Dialect {
+	case settings.DialectOTel:
+		d = semconv.DialectOTel
+	case settings.DialectARMS:
+		d = semconv.DialectARMS
+	}
+	return spantree.Options{Level: s.TracingLevel, EventLimit: s.SpanEventLimit, Dialect: d}
+}
+
+// replay runs recordings through the pipeline.
+func replay(ctx context.Context, o instrument.ReplayOptions) error {
+	return agent.Replay(ctx, agent.ReplayOptions{
+		Output: o.Output, Paths: o.Paths, Stdout: o.Stdout, Log: o.Log,
+		Tree: tree(o.Settings), TraceContext: o.Settings.TraceContext(),
+	})
+}
