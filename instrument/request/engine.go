@@ -87,6 +87,8 @@ func (t *Tracker) Add(a *Add) {
 		s.PromptTokens = a.PromptTokens
 		s.Params = a.Params
 		s.Pooling = s.Pooling || a.Pooling
+		// Only the Rust front-end leaves output_kind out.
+		s.RustFrontEnd = a.Engine == "vllm-v1" && !a.Cut && !a.Pooling && a.Params.Stream == nil
 		if a.HasArrival {
 			s.ArrivalS, s.HasArrival = a.ArrivalS, true
 		}

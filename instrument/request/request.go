@@ -71,6 +71,9 @@ type Sequence struct {
 	Params     Params
 	Lora       string
 	Pooling    bool
+	// RustFrontEnd: vLLM's Rust front-end handed it over. It divides in another order
+	// (see Metrics).
+	RustFrontEnd bool
 
 	// PromptTokens, CachedTokens: −1 unknown.
 	PromptTokens, CachedTokens int
@@ -134,7 +137,8 @@ type Metrics struct {
 //
 // Source: vLLM 0.32.0, entrypoints/generate/base/serving.py,
 // build_per_request_timing_metrics. The order of the floating-point operations is
-// part of the result: do not simplify.
+// part of the result: do not simplify. The Rust front-end (measured on 0.33.0) takes
+// the mean of the milliseconds, which may differ in the last bit.
 func (s *Sequence) Metrics() *Metrics {
 	m := &Metrics{Spec: s.Spec}
 	if s.ScheduledS > 0 && s.FirstTokenS > 0 {
@@ -148,7 +152,11 @@ func (s *Sequence) Metrics() *Metrics {
 	}
 	if s.FirstTokenS > 0 && s.LastTokenS > 0 && s.CompletionTokens > 1 {
 		decode := s.LastTokenS - s.FirstTokenS
-		m.MeanITLMs = ptr(decode / float64(s.CompletionTokens-1) * 1000)
+		if s.RustFrontEnd {
+			m.MeanITLMs = ptr(decode * 1000 / float64(s.CompletionTokens-1))
+		} else {
+			m.MeanITLMs = ptr(decode / float64(s.CompletionTokens-1) * 1000)
+		}
 	}
 	if s.ScheduledS > 0 && s.LastTokenS > 0 && s.CompletionTokens >= 0 {
 		if inference := (s.LastTokenS - s.ScheduledS) * 1000; inference > 0 {

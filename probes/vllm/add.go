@@ -76,7 +76,7 @@ func (d *Decoder) add(m *stream.Message, side request.Side, payload *stream.Part
 		positions = guessPositions(d.fields)
 	}
 	add := request.Add{
-		Time: m.Time, PID: m.PID, Side: side, ID: id,
+		Time: m.Time, PID: m.PID, Side: side, Engine: engineName, ID: id,
 		Suffixed: total >= suffixedFields, PromptTokens: -1, Cut: cut,
 	}
 	fillAdd(&add, d.fields, positions)

@@ -107,7 +107,7 @@ func (d *Decoder) start(m *stream.Message, side request.Side, p *stream.Part) {
 		return
 	}
 
-	ready := request.Ready{Time: m.Time, PID: m.PID, Side: side, Engine: "vllm-v1"}
+	ready := request.Ready{Time: m.Time, PID: m.PID, Side: side, Engine: engineName}
 	var handshake, described bool
 	for i := 0; i < n && err == nil; i++ {
 		var key, value cursor

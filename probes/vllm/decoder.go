@@ -16,6 +16,9 @@ const identityBytes = 2
 // front-end; the bound is against processes that open one after the other.
 const maxSockets = 4096
 
+// engineName is what Requests call the engine.
+const engineName = "vllm-v1"
+
 // deadMessage is an engine core's last word.
 const deadMessage = "ENGINE_CORE_DEAD"
 
