@@ -1,0 +1,221 @@
+package supervise
+
+import (
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+)
+
+func TestAgentIsReadyFirstAndDrainsLast(t *testing.T) {
+	dir := t.TempDir()
+	log := filepath.Join(dir, "agent.log")
+	// The workload sees the agent's log as it is at its first instruction.
+	p := start(t, supervised(t, setup{Argv: []string{"/bin/cat", log}, AgentMode: "ready", Dir: dir}))
+	status, out := p.wait()
+	if status != (ExitStatus{}) || !strings.HasPrefix(out, "started ") {
+		t.Errorf("workload saw %q and ended with %v; want the agent started before it", out, status)
+	}
+	if got := agentLog(dir, "drained"); len(got) != 1 {
+		t.Errorf("agents drained = %q; want one before the supervisor's end", got)
+	}
+	if got := p.stderr.String(); got != "" {
+		t.Errorf("standard error = %q; want nothing", got)
+	}
+}
+
+func TestAgentKilledIsRestarted(t *testing.T) {
+	dir := t.TempDir()
+	p := start(t, supervised(t, setup{Argv: workload(t, "signals"), AgentMode: "ready", Dir: dir}))
+	pid := p.number("pid")
+	for n := 1; n <= 3; n++ {
+		waitFor(t, "agent ready", func() bool { return len(agentLog(dir, "ready")) == n })
+		agent, err := strconv.Atoi(agentLog(dir, "ready")[n-1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n == 3 {
+			break
+		}
+		if session := statField(agent, 6); session != strconv.Itoa(agent) {
+			t.Errorf("session of agent %d = %q; want its own", agent, session)
+		}
+		if err := unix.Kill(agent, unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.signal(unix.SIGUSR1)
+	p.expect(gotUsr1)
+	p.finish(pid)
+	if got := agentLog(dir, "drained"); len(got) != 1 {
+		t.Errorf("agents drained = %q; want the last one only", got)
+	}
+	if got := strings.Count(p.stderr.String(), "agent ended, will be restarted"); got != 2 {
+		t.Errorf("restarts in the log = %d; want 2: %s", got, p.stderr.String())
+	}
+}
+
+// The supervisor is signalled; the agent is in another session and ignores what comes
+// to it all the same.
+func TestAgentIgnoresSignals(t *testing.T) {
+	dir := t.TempDir()
+	p := start(t, supervised(t, setup{Argv: workload(t, "signals"), AgentMode: "ready", Dir: dir}))
+	pid := p.number("pid")
+	waitFor(t, "agent ready", func() bool { return len(agentLog(dir, "ready")) == 1 })
+	agent, err := strconv.Atoi(agentLog(dir, "ready")[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, sig := range []unix.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP} {
+		if err := unix.Kill(agent, sig); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.finish(pid)
+	if got := agentLog(dir, "drained"); !slices.Equal(got, []string{strconv.Itoa(agent)}) {
+		t.Errorf("agents drained = %q; want the first, %d", got, agent)
+	}
+}
+
+func TestWorkloadRunsWhateverTheAgentDoes(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*setup)
+		stderr string // is contained
+		times  int
+	}{
+		{"never ready", func(s *setup) { s.AgentMode, s.ReadyMs = "silent", 50 }, "agent is not ready", 1},
+		{"cannot be started", func(s *setup) { s.AgentPath = "/no/such/agent" }, "start agent: no such file or directory", 1},
+		{"fails for good", func(s *setup) { s.AgentMode = "failed" }, `agent failed: the workload runs on without it" reason="no kernel support"`, 1},
+		{"does not end", func(s *setup) { s.AgentMode, s.FlushMs = "stuck", 50 }, "agent is still busy", 1},
+		{"warns", func(s *setup) { s.AgentMode = "warn" }, `msg="two lines" from=agent`, 20},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			s := setup{Argv: []string{"/bin/sh", "-c", "echo ran; exit 3"}, AgentMode: "ready", Dir: dir, ReadyMs: 3_600_000}
+			c.change(&s)
+			p := start(t, supervised(t, s))
+			p.expect("ran")
+			p.wantEnd(ExitStatus{Code: 3})
+			if got := strings.Count(p.stderr.String(), c.stderr); got != c.times {
+				t.Errorf("%q in standard error %d times; want %d: %s", c.stderr, got, c.times, p.stderr.String())
+			}
+			if s.AgentMode == "stuck" { // left alone, which is what the test wants to see
+				pid, err := strconv.Atoi(agentLog(dir, "ready")[0])
+				if err != nil || unix.Kill(pid, unix.SIGKILL) != nil {
+					t.Errorf("agent %d is gone (%v); want it left alone", pid, err)
+				}
+			}
+		})
+	}
+}
+
+func testKeeper(t *testing.T, mode, dir string) *keeper {
+	t.Helper()
+	reap := newReaper()
+	log := newLineLog(slog.New(slog.DiscardHandler))
+	t.Cleanup(func() { reap.close(); log.close(); goleak.VerifyNone(t) })
+	return newKeeper(AgentOptions{
+		Path: testBinary(t), Args: []string{roleAgent, mode, dir}, Env: os.Environ(),
+	}, reap, log)
+}
+
+func TestFailedAgentIsNotRestarted(t *testing.T) {
+	dir := t.TempDir()
+	k := testKeeper(t, "failed", dir)
+	select {
+	case <-k.done: // without having been closed
+	case <-time.After(patience):
+		t.Fatal("the keeper runs on after a failed agent; want it to end")
+	}
+	if got := agentLog(dir, "started"); len(got) != 1 {
+		t.Errorf("agents started = %q; want one", got)
+	}
+	if !k.close(patience) {
+		t.Error("close() = false after the end; want true")
+	}
+}
+
+func TestKeeperClosesWhileItWaitsToRestart(t *testing.T) {
+	k := testKeeper(t, "ready", "/no/such/directory")
+	<-k.settled // the agent ended: it cannot open its log
+	if !k.close(patience) {
+		t.Error("close() = false; want the keeper to end")
+	}
+}
+
+func TestDeathRow(t *testing.T) {
+	ms := time.Millisecond
+	var row deathRow
+	want := []time.Duration{100 * ms, 200 * ms, 400 * ms, 800 * ms, 1600 * ms, 3200 * ms, 5000 * ms, 5000 * ms, 5000 * ms}
+	for i, w := range want {
+		if got, again := row.next(time.Second); got != w || !again {
+			t.Errorf("death %d: next(1s) = %v, %v; want %v, true", i+1, got, again, w)
+		}
+	}
+	if got, again := row.next(time.Second); again {
+		t.Errorf("death 10: next(1s) = %v, true; want no other start", got)
+	}
+	if got, again := row.next(healthyLife); got != 100*ms || !again {
+		t.Errorf("death after a healthy life: next(30s) = %v, %v; want 100ms, true", got, again)
+	}
+}
+
+func TestOpenAgentSideWithoutSupervisor(t *testing.T) {
+	// The test binary's own descriptors 3 and 4 are no pipes of a supervisor. Whatever
+	// they are, a role started here has neither.
+	dir := t.TempDir()
+	p := start(t, []string{testBinary(t), roleAgent, "ready", dir})
+	p.wantEnd(ExitStatus{Code: 91})
+	if got := agentLog(dir, "error"); !slices.Equal(got, []string{ErrNoSupervisor.Error()}) {
+		t.Errorf("OpenAgentSide() error = %q; want %q", got, ErrNoSupervisor)
+	}
+}
+
+func FuzzReadStatus(f *testing.F) {
+	for _, seed := range []string{
+		"ready\n", "failed no BTF\n", "warn ring is small\nready\n", "", "\n", "ready", "fail\n",
+		"nonsense \x00\xff\n", strings.Repeat("x", 3*maxStatusLine) + "\nfailed\n",
+	} {
+		f.Add([]byte(seed))
+	}
+	log := newLineLog(slog.New(slog.DiscardHandler))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		k := &keeper{log: log, settled: make(chan struct{})}
+		rest := strings.NewReader(string(in))
+		got := k.readStatus(rest)
+		if n, _ := io.Copy(io.Discard, rest); n != 0 {
+			t.Errorf("readStatus(%q) left %d bytes; want all read", in, n)
+		}
+		failed, settled := false, false
+		for _, line := range strings.Split(string(in), "\n") {
+			if len(line) >= maxStatusLine {
+				break // nothing after it counts
+			}
+			word, _, _ := strings.Cut(strings.TrimSuffix(line, "\r"), " ")
+			failed = failed || word == statusFailed
+			settled = settled || word == statusFailed || word == statusReady
+		}
+		if got != failed {
+			t.Errorf("readStatus(%q) = %v; want %v", in, got, failed)
+		}
+		select {
+		case <-k.settled:
+			if !settled {
+				t.Errorf("readStatus(%q) settled; want not", in)
+			}
+		default:
+			if settled {
+				t.Errorf("readStatus(%q) did not settle", in)
+			}
+		}
+	})
+}

@@ -1,0 +1,129 @@
+package supervise
+
+// The agent's half of the protocol.
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The descriptors that the agent finds.
+const (
+	lifelineFD = 3
+	statusFD   = 4
+)
+
+// The words that begin a status line.
+const (
+	statusReady  = "ready"
+	statusFailed = "failed"
+	statusWarn   = "warn"
+)
+
+// maxStatusLine bounds a status line, newline included, in bytes. A line of up to
+// PIPE_BUF (4096) bytes is written whole or not at all; a reason needs far less.
+const maxStatusLine = 1024
+
+// statusWriteLimit is how long a line may wait for a supervisor that does not read, as
+// one that Ctrl-Z has stopped. After it the line is dropped: the agent's work goes on.
+const statusWriteLimit = time.Second
+
+// ErrNoSupervisor is returned to an agent that no supervisor has started.
+var ErrNoSupervisor = errors.New("not started by a supervisor")
+
+// An AgentSide is what the agent process has of its supervisor. Its methods may be
+// called from any goroutine.
+type AgentSide struct {
+	lifeline, status *os.File
+	done             chan struct{}
+}
+
+// OpenAgentSide takes over the two pipes that the supervisor left in descriptors 3 and
+// 4. Call it once and before anything else is opened. The error is ErrNoSupervisor where
+// they are something else.
+func OpenAgentSide() (*AgentSide, error) {
+	if !isPipe(lifelineFD, unix.O_RDONLY) || !isPipe(statusFD, unix.O_WRONLY) {
+		return nil, ErrNoSupervisor
+	}
+	for _, fd := range []int{lifelineFD, statusFD} {
+		// A process that the agent starts must hold neither.
+		unix.CloseOnExec(fd)
+		if err := unix.SetNonblock(fd, true); err != nil {
+			return nil, fmt.Errorf("prepare supervisor pipe: %w", err)
+		}
+	}
+	a := &AgentSide{
+		lifeline: os.NewFile(lifelineFD, "lifeline"),
+		status:   os.NewFile(statusFD, "status"),
+		done:     make(chan struct{}),
+	}
+	go a.watch()
+	return a, nil
+}
+
+func isPipe(fd, mode int) bool {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFIFO {
+		return false
+	}
+	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+	return err == nil && flags&unix.O_ACCMODE == mode
+}
+
+func (a *AgentSide) watch() {
+	defer close(a.done)
+	buf := make([]byte, 64)
+	for {
+		if _, err := a.lifeline.Read(buf); err != nil {
+			return // the end, or Close
+		}
+	}
+}
+
+// Done is closed when the workload has ended or the supervisor is gone: send what is
+// still queued and end. The supervisor waits for FlushTimeout and leaves then; it does
+// not kill an agent that takes longer, so the agent needs a limit of its own.
+func (a *AgentSide) Done() <-chan struct{} { return a.done }
+
+// Ready says that everything that begins in the workload from now on will be seen.
+func (a *AgentSide) Ready() error { return a.send(statusReady, "") }
+
+// Failed says that this agent cannot work and a restart would not help. The supervisor
+// logs the reason and starts no other; the agent should end.
+func (a *AgentSide) Failed(reason string) error { return a.send(statusFailed, reason) }
+
+// Warn has the supervisor log a line.
+func (a *AgentSide) Warn(text string) error { return a.send(statusWarn, text) }
+
+func (a *AgentSide) send(word, text string) error {
+	// One line: whatever else the text has, it must not look like another message.
+	line := strings.Join(append([]string{word}, strings.Fields(text)...), " ")
+	line = line[:min(len(line), maxStatusLine-1)] + "\n"
+	if err := a.status.SetWriteDeadline(time.Now().Add(statusWriteLimit)); err != nil {
+		return fmt.Errorf("send %s to supervisor: %w", word, err)
+	}
+	if _, err := a.status.WriteString(line); err != nil {
+		return fmt.Errorf("send %s to supervisor: %w", word, err)
+	}
+	return nil
+}
+
+// Close lets go of the pipes; Done is closed then.
+func (a *AgentSide) Close() error {
+	err := errors.Join(a.lifeline.Close(), a.status.Close())
+	<-a.done
+	return err
+}
+
+// IgnoreSignals makes this process ignore the signals that are meant for the workload:
+// the agent must outlive it to send the last spans. SIGPIPE too: writing to a closed
+// standard error would end a Go program.
+func IgnoreSignals() {
+	signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGPIPE)
+}
