@@ -67,6 +67,7 @@ func (p *Pipeline) Event(e *capture.Event) {
 		return
 	case capture.KindLost:
 		p.lost[e.Cause] += uint64(e.Len)
+		p.tracker.Lost(e.Time)
 		p.messages.Event(e)
 	case capture.KindAttach:
 		p.messages.Event(e)

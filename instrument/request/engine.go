@@ -15,37 +15,17 @@ type seq struct {
 	prompt int
 	core   uint32 // the engine's process, 0 unknown
 
-	// added: the request's own message was seen. began: its first output was.
-	added, began bool
-	// lastTS is the stamp of the last output that was applied; outputs come in order, so
-	// a stamp that is not larger is the same message seen on the other side.
-	lastTS float64
-	// sawEvents: the engine sends scheduler events.
-	sawEvents bool
-	// preemptedS is when it was preempted, 0 while it is not.
-	preemptedS float64
-
-	generated      int
-	firstS, lastS  float64 // stamps of the first and last output with tokens
-	firstUnstamped bool
-	lastUnstamped  bool
-	received       view
+	// added: the request's own message was seen.
+	added          bool
+	sent, received view
 	steps          stepKeeper
-	coreGap        bool
-	cut            bool
-	endedAt        int64 // when the engine's end, or the abort, was seen
-	lastSeen       int64
-	engineDead     bool
-}
-
-// view is what the front-end received of a sequence before it ended it.
-type view struct {
-	seen          bool
-	gap           bool
-	tokens        int
-	firstS, lastS float64
-	first, last   int64
-	finish        FinishReason
+	// stepsFrom is the side whose outputs steps holds.
+	stepsFrom Side
+	// lossNear: events were lost while it ran.
+	lossNear   bool
+	engineDead bool
+	endedAt    int64 // when the engine's end, or the abort, was seen
+	lastSeen   int64
 }
 
 // group is the engine requests in flight whose ids lead to one response id. Mostly one
@@ -109,7 +89,8 @@ func (t *Tracker) newSeq(id, external []byte, suffixed bool) *seq {
 	s := &seq{order: t.nextOrder()}
 	s.EngineID = string(id)
 	s.EngineIndex, s.PromptTokens, s.CachedTokens = -1, -1, -1
-	s.Finish, s.received.finish = FinishNone, FinishNone
+	s.Finish = FinishNone
+	s.sent, s.received = newView(), newView()
 	s.steps.limit = t.opts.KeepSteps
 	var key string
 	key, s.child, s.prompt = groupKey(s.EngineID, string(external), suffixed)
@@ -153,14 +134,9 @@ func (t *Tracker) Step(st *Step) {
 		} else if s.PID == 0 {
 			s.PID = st.PID
 		}
-		wasSettled := s.settled()
-		if t.isNew(s, st) {
-			t.apply(s, st, o)
-		}
-		if st.Side == FrontEnd && !s.Aborted {
-			s.receive(st, o)
-		}
-		if s.settled() && (!wasSettled || st.Side == FrontEnd && o.Finish != FinishNone) {
+		was := s.settled()
+		t.output(s, st, o)
+		if s.settled() && (!was || st.Side == FrontEnd && o.Finish != FinishNone) {
 			t.settledNow(s)
 		}
 	}
@@ -169,48 +145,20 @@ func (t *Tracker) Step(st *Step) {
 	}
 }
 
-// isNew reports whether a message is seen for the first time: the engine's send and
-// the front-end's receive carry the same stamp.
-func (t *Tracker) isNew(s *seq, st *Step) bool {
-	if st.HasTimestamp {
-		return st.TimestampS > s.lastTS
-	}
-	// Without a stamp only one side may count, the engine's where it is seen at all.
-	return st.Side == Core || s.core == 0
-}
-
-// apply takes an output once, from whichever side showed it first.
-func (t *Tracker) apply(s *seq, st *Step, o *Output) {
-	if st.HasTimestamp {
-		s.lastTS = st.TimestampS
-	}
+// output takes what a step gave a sequence, on the side where it was seen.
+func (t *Tracker) output(s *seq, st *Step, o *Output) {
 	s.EngineIndex = st.EngineIndex
-	for _, e := range o.Events {
-		s.event(e)
-	}
-	s.began = true
-	if o.Cached >= 0 && s.CachedTokens < 0 {
-		s.CachedTokens = o.Cached
-	}
-	if o.Prompt >= 0 && s.PromptTokens < 0 {
-		s.PromptTokens = o.Prompt
-	}
-	if o.Spec != nil {
-		spec := *o.Spec
-		s.Spec = &spec
-	}
 	s.Pooling = s.Pooling || o.Pooling
-	if o.Tokens > 0 {
-		if s.generated == 0 {
-			s.firstS, s.firstUnstamped = st.TimestampS, !st.HasTimestamp
-		}
-		s.lastS, s.lastUnstamped = st.TimestampS, !st.HasTimestamp
-		s.generated += o.Tokens
+	if st.Side == Core || s.core == 0 {
+		s.stepsFrom = st.Side
 		t.stats.Tokens += uint64(o.Tokens)
-		if s.steps.limit > 0 && st.HasTimestamp {
-			s.steps.add(TokenStep{TS: st.TimestampS, Time: st.Time, Tokens: o.Tokens, Total: s.generated,
+		if s.steps.limit > 0 && o.Tokens > 0 && st.HasTimestamp {
+			s.steps.add(TokenStep{TS: st.TimestampS, Time: st.Time, Tokens: o.Tokens, Total: s.view(st.Side).tokens + o.Tokens,
 				Batch: len(st.Outputs), Waiting: st.Waiting})
 		}
+	}
+	if st.Side == Core || !s.Aborted {
+		s.view(st.Side).take(st, o)
 	}
 	if o.Finish != FinishNone && s.Finish == FinishNone {
 		s.Finish = o.Finish
@@ -220,46 +168,11 @@ func (t *Tracker) apply(s *seq, st *Step, o *Output) {
 	}
 }
 
-// event takes a scheduler event: the queue time runs from the last QUEUED before the
-// first SCHEDULED, and each preemption opens a wait that the next SCHEDULED closes.
-func (s *seq) event(e EngineEvent) {
-	s.sawEvents = true
-	switch e.Type {
-	case EventQueued:
-		if s.ScheduledS == 0 {
-			s.QueuedS = e.TS
-		}
-	case EventScheduled:
-		switch {
-		case s.ScheduledS == 0:
-			s.ScheduledS = e.TS
-			if s.QueuedS != 0 {
-				s.Waits = append(s.Waits, Wait{StartS: s.QueuedS, EndS: e.TS})
-			}
-		case s.preemptedS != 0:
-			s.Waits = append(s.Waits, Wait{StartS: s.preemptedS, EndS: e.TS})
-		}
-		s.preemptedS = 0
-	case EventPreempted:
-		s.Preemptions++
-		s.preemptedS = e.TS
+func (s *seq) view(side Side) *view {
+	if side == Core {
+		return &s.sent
 	}
-}
-
-// receive takes an output as the front-end got it, before it ended the request.
-func (s *seq) receive(st *Step, o *Output) {
-	v := &s.received
-	v.seen = true
-	if o.Tokens > 0 {
-		if v.tokens == 0 {
-			v.firstS, v.first = st.TimestampS, st.Time
-		}
-		v.lastS, v.last = st.TimestampS, st.Time
-		v.tokens += o.Tokens
-	}
-	if o.Finish != FinishNone {
-		v.finish = o.Finish
-	}
+	return &s.received
 }
 
 // cutStep marks the requests whose outputs may lie behind a message's cut: all that
@@ -270,10 +183,10 @@ func (t *Tracker) cutStep(st *Step) {
 		in[string(st.Outputs[i].ID)] = true
 	}
 	for id, s := range t.seqs {
-		if in[id] || s.settled() || !t.onSide(s, st.PID, st.Side) {
+		if in[id] || s.view(st.Side).finish != FinishNone || !t.onSide(s, st.PID, st.Side) {
 			continue
 		}
-		s.cut = true
+		s.view(st.Side).cut = true
 	}
 }
 
@@ -339,14 +252,19 @@ func (t *Tracker) Dead(d *Dead) {
 func (t *Tracker) EngineGap(time int64, pid uint32, side Side) {
 	t.advance(time)
 	for _, s := range t.seqs {
-		if s.settled() && s.received.finish != FinishNone || !t.onSide(s, pid, side) {
-			continue
+		// What was lost after its last message was others'.
+		if v := s.view(side); v.finish == FinishNone && t.onSide(s, pid, side) {
+			v.gap = true
 		}
-		if side == FrontEnd {
-			s.received.gap = true
-		} else {
-			s.coreGap = true
-		}
+	}
+}
+
+// Lost says that events were lost somewhere, by time. Where sequence numbers show whose
+// they were EngineGap says so as well; but the last ones on a socket leave no jump.
+func (t *Tracker) Lost(time int64) {
+	t.advance(time)
+	for _, s := range t.seqs {
+		s.lossNear = true
 	}
 }
 

@@ -70,8 +70,10 @@ func (t *Tracker) finishOrphan(g *group) {
 	if r.Start == 0 {
 		r.Start = r.End
 		for _, s := range own {
-			if s.firstS > 0 {
-				r.Start = min(r.Start, SecondsToNs(s.firstS))
+			for _, v := range []*view{&s.sent, &s.received} {
+				if v.firstS > 0 {
+					r.Start = min(r.Start, SecondsToNs(v.firstS))
+				}
 			}
 		}
 	}
@@ -95,15 +97,15 @@ func (t *Tracker) emit(r *Request, seqs []*seq, m *missing) {
 	slices.SortFunc(seqs, func(a, b *seq) int {
 		return cmp.Or(cmp.Compare(a.prompt, b.prompt), cmp.Compare(a.child, b.child), cmp.Compare(a.order, b.order))
 	})
-	var lastEnd float64
+	var lastEnd int64
 	for _, s := range seqs {
 		s.Index = s.prompt*n + max(s.child, 0)
 		s.complete(r, m)
 		if r.Lora == "" {
 			r.Lora = s.Lora
 		}
-		if w := s.FinishWord(r); w != "" && (r.FinishReason == "" || s.lastS >= lastEnd) {
-			r.FinishReason, lastEnd = w, s.lastS
+		if w := s.FinishWord(r); w != "" && (r.FinishReason == "" || s.endedAt >= lastEnd) {
+			r.FinishReason, lastEnd = w, s.endedAt
 		}
 		if s.engineDead && s.Finish == FinishNone && r.ErrorType == "" {
 			r.ErrorType = ErrorEngineDead
@@ -161,74 +163,109 @@ func (t *Tracker) forget(s *seq) {
 	}
 }
 
-// complete decides what of a sequence is known, and says what is not.
+// complete decides what of a sequence is known, and says what is not. What the
+// front-end received is the truth if all of it was seen; else what the engine sent, if
+// all of that was seen; else nothing is counted.
 func (s *seq) complete(r *Request, m *missing) {
-	v := &s.received
-	lost := v.gap && (s.coreGap || s.core == 0) || s.cut
-	unseen := !s.added && s.QueuedS == 0 // capture began after its first output, perhaps
-	s.StepsTotal = s.steps.total
-	s.GeneratedTokens = s.generated
-	if !s.sawEvents {
-		s.Preemptions = -1
-		if s.began {
-			m.add(QueueTimeStatsDisabled)
-		}
-	}
-	if s.Finish == FinishNone && v.finish != FinishNone {
-		s.Finish = v.finish
-	}
 	if !s.settled() {
 		m.add(EngineEndNotSeen)
 	}
-	switch {
-	case unseen:
-		m.add(StartNotCaptured)
-		s.CompletionTokens, s.GeneratedTokens = -1, -1
-		s.QueuedS, s.ScheduledS, s.Waits, s.Preemptions = 0, 0, nil, -1
-		s.lastTokens(v)
-	case lost:
-		if s.cut {
-			m.add(TokensFrameCut)
-		} else {
-			m.add(TokensEventsLost)
-		}
-		s.CompletionTokens, s.GeneratedTokens, s.StepsTotal = -1, -1, 0
-		s.Preemptions = -1
-		return
-	case v.seen && !v.gap:
-		s.CompletionTokens = v.tokens
-		s.FirstTokenS, s.LastTokenS = v.firstS, v.lastS
-		s.FirstTokenTime, s.LastTokenTime = v.first, v.last
-		if s.coreGap && s.Aborted {
-			s.GeneratedTokens = -1
-			m.add(TokensEventsLost)
-		}
-	default:
-		s.withoutReceives(m)
-	}
-	if !s.HasArrival && s.added {
+	if !s.HasArrival {
 		m.add(ArrivalNotCaptured)
 	}
-	if s.firstUnstamped || s.lastUnstamped {
+	s.CompletionTokens, s.GeneratedTokens, s.Preemptions = -1, -1, -1
+	s.atStart(&s.received)
+	s.atStart(&s.sent)
+	if s.outputs() && !s.sent.events && !s.received.events {
+		m.add(QueueTimeStatsDisabled)
+	}
+	switch {
+	case !s.added && s.QueuedS == 0:
+		// Capture began after its first output, perhaps.
+		m.add(StartNotCaptured)
+		if s.received.whole(s) {
+			s.LastTokenS, s.LastTokenTime = s.received.lastS, s.received.last
+		}
+		return
+	case s.received.whole(s):
+		s.from(&s.received)
+		s.CompletionTokens = s.received.tokens
+		s.FirstTokenTime, s.LastTokenTime = s.received.first, s.received.last
+		s.generated(m)
+	case s.sent.whole(s):
+		s.from(&s.sent)
+		s.GeneratedTokens = s.sent.tokens
+		s.withoutReceives(m)
+	case !s.outputs() && !s.lossNear && !s.sent.gap && !s.received.gap && !s.sent.cut && !s.received.cut:
+		s.CompletionTokens, s.GeneratedTokens = 0, 0 // it ended before its first output
+	case s.sent.cut || s.received.cut:
 		m.add(TokensFrameCut)
-		if s.firstUnstamped {
-			s.FirstTokenS = 0
-		}
-		if s.lastUnstamped {
-			s.LastTokenS = 0
-		}
+		return
+	default:
+		m.add(TokensEventsLost)
+		return
 	}
-	until := s.LastTokenS
-	if until == 0 {
-		until = s.lastTS
+	if side := s.view(s.stepsFrom); side.whole(s) {
+		s.StepsTotal = s.steps.total
+		until := s.LastTokenS
+		if until == 0 {
+			until = side.lastS
+		}
+		s.Steps = s.steps.steps(until)
 	}
-	s.Steps = s.steps.steps(until)
 }
 
-// lastTokens keeps the end of a sequence whose start was not seen.
-func (s *seq) lastTokens(v *view) {
-	if v.seen && !v.gap {
-		s.LastTokenS, s.LastTokenTime = v.lastS, v.last
+// outputs reports whether any output was seen on either side.
+func (s *seq) outputs() bool { return s.sent.seen || s.received.seen }
+
+// atStart takes what a sequence's first output says; it is right wherever it was seen.
+func (s *seq) atStart(v *view) {
+	if v.scheduledS != 0 {
+		s.QueuedS, s.ScheduledS = v.queuedS, v.scheduledS
+	}
+	if s.PromptTokens < 0 {
+		s.PromptTokens = v.prompt
+	}
+	if s.CachedTokens < 0 {
+		s.CachedTokens = v.cached
+	}
+	if v.spec != nil {
+		s.Spec = v.spec
+	}
+}
+
+// from takes the timeline of a whole view.
+func (s *seq) from(v *view) {
+	s.QueuedS, s.ScheduledS, s.Waits = v.queuedS, v.scheduledS, v.waits
+	s.CachedTokens = v.cached
+	if v.events {
+		s.Preemptions = v.preemptions
+		if v.preemptedS != 0 {
+			s.Waits = append(s.Waits, Wait{StartS: v.preemptedS})
+		}
+	}
+	if !v.firstUnstamped {
+		s.FirstTokenS = v.firstS
+	}
+	if !v.lastUnstamped {
+		s.LastTokenS = v.lastS
+	}
+}
+
+// generated counts what the engine made of a sequence whose receives are known.
+func (s *seq) generated(m *missing) {
+	if s.received.firstUnstamped || s.received.lastUnstamped {
+		m.add(TokensFrameCut)
+	}
+	switch {
+	case s.sent.whole(s):
+		s.GeneratedTokens = s.sent.tokens
+	case !s.Aborted:
+		s.GeneratedTokens = s.received.tokens
+	case s.core == 0:
+		m.add(SendNotCaptured)
+	default:
+		m.add(TokensEventsLost)
 	}
 }
 
@@ -236,20 +273,23 @@ func (s *seq) lastTokens(v *view) {
 // with losses at the front-end.
 func (s *seq) withoutReceives(m *missing) {
 	v := &s.received
-	s.CompletionTokens = s.generated
-	s.FirstTokenS, s.LastTokenS = s.firstS, s.lastS
-	if v.seen {
+	s.CompletionTokens = s.sent.tokens
+	switch {
+	case v.seen:
 		m.add(TokensEventsLost)
-		if v.firstS == s.firstS {
+		if v.firstS == s.sent.firstS {
 			s.FirstTokenTime = v.first
 		}
-		if v.lastS == s.lastS {
+		if v.lastS == s.sent.lastS {
 			s.LastTokenTime = v.last
 		}
-	} else if s.generated > 0 {
+	case s.sent.tokens > 0:
 		m.add(ReceiveNotCaptured)
 	}
-	if s.Aborted && s.generated > 0 {
+	if s.sent.firstUnstamped || s.sent.lastUnstamped {
+		m.add(TokensFrameCut)
+	}
+	if s.Aborted && s.sent.tokens > 0 {
 		// Which of the last outputs the front-end still counted is not known.
 		m.add(TokensEndUnknown)
 		s.CompletionTokens, s.LastTokenS, s.LastTokenTime = -1, 0, 0

@@ -29,11 +29,14 @@ const (
 	// ReceiveNotCaptured: only the engine's sends were seen, so the times at which the
 	// front-end received tokens are unknown.
 	ReceiveNotCaptured = "receive:not_captured"
+	// SendNotCaptured: only what the front-end received was seen; what the engine made
+	// after the front-end had ended the request is unknown.
+	SendNotCaptured = "send:not_captured"
 	// TokensEventsLost: engine messages were lost while the request ran.
 	TokensEventsLost = "tokens:events_lost"
 	// TokensFrameCut: an engine message was longer than what is captured.
 	TokensFrameCut = "tokens:message_cut"
-	// TokensAfterEnd: the front-end ended the request at a time that was not seen, so it
+	// TokensEndUnknown: the front-end ended the request at a time that was not seen, so it
 	// is unknown which of the last tokens it still counted.
 	TokensEndUnknown = "tokens:end_not_captured"
 )

@@ -380,6 +380,7 @@ func TestTrackerLostMessages(t *testing.T) {
 	t.Run("cut message: what runs behind the cut is not counted", func(t *testing.T) {
 		r := run(func(s *script) {
 			s.Step(&Step{Time: 20 * ms, PID: core, Side: Core, Cut: true, Running: -1, Waiting: -1})
+			s.Step(&Step{Time: 20 * ms, PID: front, Side: FrontEnd, Cut: true, Running: -1, Waiting: -1})
 		})
 		if q := r.Sequences[0]; q.CompletionTokens != -1 || !slices.Contains(r.Incomplete, TokensFrameCut) {
 			t.Errorf("got %s; want no counts", describe([]*Request{r}))
