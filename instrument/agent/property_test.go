@@ -203,11 +203,12 @@ func lose(rnd *rand.Rand, events []capture.Event) []capture.Event {
 				i++
 				lost++
 			}
+			if lost > 0 {
+				at := events[min(i, len(events)-1)].Time
+				out = append(out, capture.Event{Kind: capture.KindLost, Time: at, Len: lost, Cause: capture.LostRingFull})
+			}
 			if i >= len(events) {
 				break
-			}
-			if lost > 0 {
-				out = append(out, capture.Event{Kind: capture.KindLost, Time: events[i].Time, Len: lost, Cause: capture.LostRingFull})
 			}
 		}
 		out = append(out, events[i])

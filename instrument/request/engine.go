@@ -15,10 +15,10 @@ type seq struct {
 	prompt int
 	core   uint32 // the engine's process, 0 unknown
 
-	// added: the request's own message was seen.
-	added          bool
-	sent, received view
-	steps          stepKeeper
+	// added: the request's own message was seen; addedFirst: before any output of it.
+	added, addedFirst bool
+	sent, received    view
+	steps             stepKeeper
 	// stepsFrom is the side whose outputs steps holds.
 	stepsFrom Side
 	// lossNear: events were lost while it ran.
@@ -63,12 +63,14 @@ func (t *Tracker) Add(a *Add) {
 		}
 	}
 	if !s.added || !a.Cut {
+		s.addedFirst = s.addedFirst || !s.outputs()
 		s.added = true
 		s.PromptTokens = a.PromptTokens
 		s.Params = a.Params
 		s.Pooling = s.Pooling || a.Pooling
 		// Only the Rust front-end leaves output_kind out.
 		s.RustFrontEnd = a.Engine == "vllm-v1" && !a.Cut && !a.Pooling && a.Params.Stream == nil
+		t.rustFrontEnd = s.RustFrontEnd
 		if a.HasArrival {
 			s.ArrivalS, s.HasArrival = a.ArrivalS, true
 		}

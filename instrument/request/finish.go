@@ -100,7 +100,7 @@ func (t *Tracker) emit(r *Request, seqs []*seq, m *missing) {
 	var lastEnd int64
 	for _, s := range seqs {
 		s.Index = s.prompt*n + max(s.child, 0)
-		s.complete(r, m)
+		s.complete(t.rustFrontEnd, m)
 		if r.Lora == "" {
 			r.Lora = s.Lora
 		}
@@ -165,13 +165,17 @@ func (t *Tracker) forget(s *seq) {
 
 // complete decides what of a sequence is known, and says what is not. What the
 // front-end received is the truth if all of it was seen; else what the engine sent, if
-// all of that was seen; else nothing is counted.
-func (s *seq) complete(r *Request, m *missing) {
+// all of that was seen; else nothing is counted. rust says which front-end it came from
+// where its own message does not.
+func (s *seq) complete(rust bool, m *missing) {
 	if !s.settled() {
 		m.add(EngineEndNotSeen)
 	}
 	if !s.HasArrival {
 		m.add(ArrivalNotCaptured)
+	}
+	if !s.added {
+		s.RustFrontEnd = rust
 	}
 	s.CompletionTokens, s.GeneratedTokens, s.Preemptions = -1, -1, -1
 	s.atStart(&s.received)

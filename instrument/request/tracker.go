@@ -96,6 +96,8 @@ type Tracker struct {
 	order   uint64
 
 	engine, version string
+	// rustFrontEnd: the last request that was seen whole came from vLLM's Rust front-end.
+	rustFrontEnd bool
 	// cores are the processes that sent outputs: engines.
 	cores map[uint32]struct{}
 	// gone remembers engine ids that were emitted a short time ago.

@@ -88,6 +88,10 @@ func (v *view) whole(s *seq) bool {
 	if !v.seen || v.gap || v.cut {
 		return false
 	}
+	if !s.addedFirst && v.queuedS == 0 {
+		// A gap before its first output here was noticed when nothing was known of it.
+		return false
+	}
 	// A finish that came in order is the last message of all. An abort is not: outputs
 	// before it may be missing without a jump, if anything was lost at the time.
 	return v.finish != FinishNone || (s.Aborted || s.engineDead || !s.settled()) && !s.lossNear
