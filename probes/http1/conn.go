@@ -233,8 +233,13 @@ func (c *Conn) end(t int64, how Outcome) {
 }
 
 // endAll ends every exchange. One that was cut short after its peer had closed is the
-// peer's doing, whoever closed last.
+// peer's doing, whoever closed last. One whose last chunks lie behind a cut may have
+// been complete: that is not known.
 func (c *Conn) endAll(t int64, how Outcome) {
+	if len(c.waiting) > 0 && c.res.state == stSeekChunk {
+		c.h.Missed(t, c.waiting[0].n, Response)
+		c.end(t, Lost)
+	}
 	if c.peerClosed && (how == ServerLeft || how == Unfinished) {
 		t, how = c.peerClosedAt, PeerLeft
 	}
