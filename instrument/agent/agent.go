@@ -62,7 +62,6 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return fmt.Errorf("the agent is started by instrument itself, not by hand: %w", err)
 	}
-	defer side.Close()
 	supervise.IgnoreSignals()
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(memoryLimit)
@@ -85,7 +84,11 @@ func Run(ctx context.Context, o Options) error {
 		// The supervisor is gone or stopped; the workload may still run.
 		o.Log.Debug("tell supervisor", "error", err)
 	}
-	return a.run(ctx, source)
+	err = a.run(ctx, source)
+	// Said before the probes are taken off, which takes the kernel a while: the
+	// supervisor waits only for what is still to be sent.
+	side.Close()
+	return errors.Join(err, source.Close())
 }
 
 // fail says that no other agent is to be started, and why.
@@ -163,9 +166,6 @@ func attributes(res *resource.Resource) map[string]string {
 // run takes events until the workload ends, then gives out what is left.
 func (a *agent) run(ctx context.Context, source capture.Source) error {
 	err := source.Run(ctx, a.event)
-	if cerr := source.Close(); err == nil {
-		err = cerr
-	}
 	if errors.Is(err, context.Canceled) {
 		err = nil
 	}
