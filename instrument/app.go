@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"syscall"
@@ -33,9 +34,10 @@ const (
 type App struct {
 	// Run runs the workload and gives the program's exit status.
 	Run func(context.Context, RunOptions) int
-	// Agent is the agent process. It reports its own warnings to nobody: the
+	// Agent is the agent process, beside a workload whose program has the name given. It
+	// reports its own warnings to nobody: the
 	// launcher, which loads the same settings, has already done so.
-	Agent func(context.Context, *settings.Settings) error
+	Agent func(ctx context.Context, s *settings.Settings, workload string) error
 	// Replay runs recordings through the pipeline.
 	Replay func(context.Context, ReplayOptions) error
 
@@ -151,7 +153,7 @@ func (a *App) launch(c *cli.Context, argv []string) (int, error) {
 	return a.Run(c.Context, RunOptions{
 		Argv:      argv,
 		Settings:  s,
-		AgentArgs: append(s.AgentArgs(), "agent"),
+		AgentArgs: append(s.AgentArgs(), "agent", "--", filepath.Base(argv[0])),
 		Log:       log,
 	}), nil
 }

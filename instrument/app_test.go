@@ -37,7 +37,7 @@ func run(t *testing.T, env map[string]string, args ...string) call {
 			c.did = fmt.Sprintf("run %q agent %q capture %s", o.Argv, o.AgentArgs, o.Settings.Capture)
 			return 42
 		},
-		Agent: func(_ context.Context, s *settings.Settings) error {
+		Agent: func(_ context.Context, s *settings.Settings, _ string) error {
 			c.did = "agent capture " + s.Capture
 			return nil
 		},
@@ -62,16 +62,16 @@ func TestMainDispatch(t *testing.T) {
 		did    string
 		stderr string // whole, unless it ends in "…"
 	}{
-		{"workload", "vllm serve --port 1", 42, `run ["vllm" "serve" "--port" "1"] agent ["agent"] capture auto`, ""},
-		{"workload with our flags", "--capture off vllm -v", 42, `run ["vllm" "-v"] agent ["--capture=off" "agent"] capture off`, ""},
-		{"workload with help of its own", "vllm --help", 42, `run ["vllm" "--help"] agent ["agent"] capture auto`, ""},
-		{"workload with an empty argument", "vllm _ x", 42, `run ["vllm" "" "x"] agent ["agent"] capture auto`, ""},
-		{"double dash", "--capture=ebpf -- python -m x", 42, `run ["python" "-m" "x"] agent ["--capture=ebpf" "agent"] capture ebpf`, ""},
-		{"reserved word behind the double dash", "-- doctor", 42, `run ["doctor"] agent ["agent"] capture auto`, ""},
-		{"subcommand behind the double dash", "-- config --json", 42, `run ["config" "--json"] agent ["agent"] capture auto`, ""},
-		{"subcommand as an argument", "vllm config", 42, `run ["vllm" "config"] agent ["agent"] capture auto`, ""},
-		{"every flag at once", "--with-content --record f --log-level error x", 42, `run ["x"] agent ["--log-level=error" "--record=f" "--with-content=true" "agent"] capture auto`, ""},
-		{"boolean set to false", "--with-content=false x", 42, `run ["x"] agent ["--with-content=false" "agent"] capture auto`, ""},
+		{"workload", "vllm serve --port 1", 42, `run ["vllm" "serve" "--port" "1"] agent ["agent" "--" "vllm"] capture auto`, ""},
+		{"workload with our flags", "--capture off vllm -v", 42, `run ["vllm" "-v"] agent ["--capture=off" "agent" "--" "vllm"] capture off`, ""},
+		{"workload with help of its own", "vllm --help", 42, `run ["vllm" "--help"] agent ["agent" "--" "vllm"] capture auto`, ""},
+		{"workload with an empty argument", "vllm _ x", 42, `run ["vllm" "" "x"] agent ["agent" "--" "vllm"] capture auto`, ""},
+		{"double dash", "--capture=ebpf -- python -m x", 42, `run ["python" "-m" "x"] agent ["--capture=ebpf" "agent" "--" "python"] capture ebpf`, ""},
+		{"reserved word behind the double dash", "-- doctor", 42, `run ["doctor"] agent ["agent" "--" "doctor"] capture auto`, ""},
+		{"subcommand behind the double dash", "-- config --json", 42, `run ["config" "--json"] agent ["agent" "--" "config"] capture auto`, ""},
+		{"subcommand as an argument", "vllm config", 42, `run ["vllm" "config"] agent ["agent" "--" "vllm"] capture auto`, ""},
+		{"every flag at once", "--with-content --record f --log-level error x", 42, `run ["x"] agent ["--log-level=error" "--record=f" "--with-content=true" "agent" "--" "x"] capture auto`, ""},
+		{"boolean set to false", "--with-content=false x", 42, `run ["x"] agent ["--with-content=false" "agent" "--" "x"] capture auto`, ""},
 
 		{"replay", "replay a b", 0, `replay summary ["a" "b"] level 1`, ""},
 		{"replay, flags behind", "replay a --output spans", 0, `replay spans ["a"] level 1`, ""},
@@ -85,7 +85,7 @@ func TestMainDispatch(t *testing.T) {
 		{"replay of nothing", "replay", 2, "", "instrument: replay needs a recording: instrument replay FILE|DIR...\n…"},
 		{"replay, unknown output", "replay --output xml a", 2, "", "instrument: --output=xml: not one of summary, requests, spans, trees\n…"},
 		{"replay, unknown flag", "replay --outputs xml a", 2, "", "instrument: unknown flag --outputs\n…"},
-		{"agent with arguments", "agent x", 2, "", "instrument: agent takes no arguments\n…"},
+		{"agent with two arguments", "agent x y", 2, "", "instrument: agent takes the name of the workload's program, nothing else\n…"},
 		{"config with arguments", "config x", 2, "", "instrument: config takes no arguments\n…"},
 		{"version with arguments", "version x", 2, "", "instrument: version takes no arguments\n…"},
 		{"completion without a shell", "completion", 2, "", "instrument: completion needs one shell: bash, zsh, fish\n…"},

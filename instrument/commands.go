@@ -160,8 +160,8 @@ func (a *App) config(c *cli.Context) error {
 }
 
 func (a *App) agent(c *cli.Context) error {
-	if c.Args().Present() {
-		return usagef("agent takes no arguments")
+	if c.NArg() > 1 {
+		return usagef("agent takes the name of the workload's program, nothing else")
 	}
 	s, err := a.load(c)
 	if err != nil {
@@ -170,7 +170,7 @@ func (a *App) agent(c *cli.Context) error {
 	if a.Agent == nil {
 		return notLinked("the agent")
 	}
-	return a.Agent(c.Context, s)
+	return a.Agent(c.Context, s, c.Args().First())
 }
 
 func (a *App) completion(c *cli.Context) error {
