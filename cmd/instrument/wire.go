@@ -21,7 +21,7 @@ import (
 func run(ctx context.Context, o instrument.RunOptions) int {
 	reason := o.Settings.NoAgentReason()
 	if reason != "" {
-		o.Log.Warn("nothing is observed", "reason", reason)
+		o.Log.Info("nothing is observed", "reason", reason)
 	}
 	supervise.Run(ctx, supervise.Options{
 		Argv:  o.Argv,
@@ -32,12 +32,12 @@ func run(ctx context.Context, o instrument.RunOptions) int {
 }
 
 // observe is the agent process.
-func observe(ctx context.Context, s *settings.Settings) error {
+func observe(ctx context.Context, s *settings.Settings, workload string) error {
 	log := instrument.NewLogger(os.Stderr, s.LogLevel)
 	otlp.SetLog(log)
 	return agent.Run(ctx, agent.Options{
 		Ebpf:         ebpf.Options{HeadBytes: s.HeadBytes, TailBytes: s.TailBytes, RingBytes: s.RingBytes, Log: log},
-		Export:       export(s),
+		Export:       export(s, workload),
 		Record:       s.Record,
 		Content:      s.WithContent,
 		TraceContext: s.TraceContext(),
@@ -47,18 +47,36 @@ func observe(ctx context.Context, s *settings.Settings) error {
 	})
 }
 
-func export(s *settings.Settings) otlp.Config {
+func export(s *settings.Settings, workload string) otlp.Config {
+	o, b := &s.OTLP, &s.Batch
 	c := otlp.Config{
-		Exporters:      s.Exporters,
-		Protocol:       s.OTLP.Protocol,
-		Endpoint:       s.OTLP.Endpoint.URL(),
-		EndpointNamed:  s.OTLP.Named,
-		Headers:        s.OTLP.Headers.Reveal(),
-		ARMSLicenseKey: s.ARMSLicense.Reveal(),
-		ARMSWorkspace:  s.ARMSWorkspace,
-		Tree:           tree(s),
-		Console:        os.Stderr,
-		Log:            instrument.NewLogger(os.Stderr, s.LogLevel),
+		Exporters: s.Exporters,
+		Collector: otlp.Collector{
+			Protocol:          o.Protocol,
+			JSON:              o.JSON,
+			Endpoint:          o.Endpoint.URL(),
+			Named:             o.Named,
+			Insecure:          o.Insecure,
+			Headers:           o.Headers.Reveal(),
+			ARMSLicenseKey:    s.ARMSLicense.Reveal(),
+			ARMSWorkspace:     s.ARMSWorkspace,
+			Timeout:           o.Timeout,
+			Compression:       o.Compression,
+			Certificate:       o.Certificate,
+			ClientCertificate: o.ClientCertificate,
+			ClientKey:         o.ClientKey,
+		},
+		Batch: otlp.Batch{
+			ScheduleDelay: b.ScheduleDelay,
+			ExportTimeout: b.ExportTimeout,
+			MaxQueueSize:  b.MaxQueueSize,
+			MaxBatchSize:  b.MaxBatchSize,
+		},
+		Sampler:    s.Sampler,
+		SamplerArg: s.SamplerArg,
+		Tree:       tree(s),
+		Console:    os.Stderr,
+		Log:        instrument.NewLogger(os.Stderr, s.LogLevel),
 	}
 	if s.SDKDisabled {
 		c.Exporters = nil
@@ -69,6 +87,7 @@ func export(s *settings.Settings) otlp.Config {
 	}
 	c.Resource = otlp.NewResource(otlp.ResourceConfig{
 		ServiceName:   s.ServiceName,
+		Executable:    workload,
 		Attributes:    attributes,
 		Version:       instrument.Version(),
 		Dialect:       c.Tree.Dialect,

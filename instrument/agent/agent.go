@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"runtime/debug"
 	"time"
 
@@ -181,9 +180,7 @@ func (a *agent) run(ctx context.Context, source capture.Source) error {
 		a.o.Log.Warn("not all spans could be sent", "error", xerr)
 	}
 	if a.summary != nil {
-		if _, serr := a.summary.WriteTo(a.o.Stderr); serr != nil {
-			a.o.Log.Debug("print summary", "error", serr)
-		}
+		a.summarise()
 	}
 	a.report()
 	return err
@@ -251,6 +248,18 @@ func (a *agent) once(key string, tell func()) {
 	}
 }
 
+// summarise shows at the end what nothing else has shown.
+func (a *agent) summarise() {
+	if a.pipe.Stats().Tracker.Emitted == 0 {
+		a.o.Log.Info("no requests were seen")
+		return
+	}
+	a.o.Log.Info("no exporter is set (OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_TRACES_EXPORTER); what was seen:")
+	if _, err := a.summary.WriteTo(a.o.Stderr); err != nil {
+		a.o.Log.Debug("print summary", "error", err)
+	}
+}
+
 // report says at the end what was lost, if anything was.
 func (a *agent) report() {
 	s, x := a.pipe.Stats(), a.export.Stats()
@@ -265,12 +274,4 @@ func (a *agent) report() {
 	if n := s.Tracker.RefusedExchanges + s.Tracker.RefusedSequences; n > 0 {
 		a.o.Log.Warn("too many requests at once: some were not followed", "count", n)
 	}
-}
-
-// Executable is the name by which a workload's service goes where nobody named it.
-func Executable(argv []string) string {
-	if len(argv) == 0 {
-		return ""
-	}
-	return filepath.Base(argv[0])
 }
