@@ -48,7 +48,7 @@ type keeper struct {
 	settledOnce sync.Once
 
 	stop    chan struct{} // closed by close: end the agent, start no other
-	abandon chan struct{} // closed by close: stop waiting for the agent's end
+	abandon chan struct{} // closed by close: stop waiting for the agent
 	done    chan struct{} // closed by the goroutine
 }
 
@@ -70,8 +70,8 @@ func (k *keeper) settle() {
 	k.settledOnce.Do(func() { close(k.settled) })
 }
 
-// close asks the agent to end and says whether it has within the limit. One that takes
-// longer is left alone.
+// close tells the agent to end and says whether it has drained within the limit. One that
+// takes longer is left alone.
 func (k *keeper) close(limit time.Duration) bool {
 	close(k.stop)
 	timer := time.NewTimer(limit)
@@ -137,7 +137,7 @@ type agentEnd struct {
 	how    string
 }
 
-// runAgent starts one agent and returns when it has ended.
+// runAgent starts one agent and returns when it has ended, or has drained when asked to.
 func (k *keeper) runAgent() agentEnd {
 	a, err := k.startAgent()
 	if err != nil {
@@ -160,6 +160,10 @@ func (k *keeper) runAgent() agentEnd {
 		a.lifeline.Close()
 		select {
 		case <-a.exited:
+		case <-read:
+			// Drained. What it still does, such as taking its probes off, nobody needs
+			// to wait for.
+			return agentEnd{asked: true}
 		case <-k.abandon:
 			_ = a.status.SetReadDeadline(time.Now())
 			<-read

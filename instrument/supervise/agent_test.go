@@ -52,8 +52,8 @@ func TestAgentKilledIsRestarted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p.signal(unix.SIGUSR1)
-	p.expect(gotUsr1)
+	p.signal(marker)
+	p.expect(gotMarker)
 	p.finish(pid)
 	if got := agentLog(dir, "drained"); len(got) != 1 {
 		t.Errorf("agents drained = %q; want the last one only", got)
@@ -95,7 +95,7 @@ func TestWorkloadRunsWhateverTheAgentDoes(t *testing.T) {
 		{"never ready", func(s *setup) { s.AgentMode, s.ReadyMs = "silent", 50 }, "agent is not ready", 1},
 		{"cannot be started", func(s *setup) { s.AgentPath = "/no/such/agent" }, "start agent: no such file or directory", 1},
 		{"fails for good", func(s *setup) { s.AgentMode = "failed" }, `agent failed: the workload runs on without it" reason="no kernel support"`, 1},
-		{"does not end", func(s *setup) { s.AgentMode, s.FlushMs = "stuck", 50 }, "agent is still busy", 1},
+		{"does not end", func(s *setup) { s.AgentMode, s.FlushMs = "stuck", 50 }, "the server has ended with its own status; the agent is still sending spans in the background", 1},
 		{"warns", func(s *setup) { s.AgentMode = "warn" }, `msg="two lines" from=agent`, 20},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -115,6 +115,66 @@ func TestWorkloadRunsWhateverTheAgentDoes(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// An agent that has closed its status pipe is not waited for, however long it lives on.
+func TestDrainedAgentIsNotWaitedFor(t *testing.T) {
+	dir := t.TempDir()
+	p := start(t, supervised(t, setup{
+		Argv: []string{"/bin/sh", "-c", "exit 3"}, AgentMode: "drained", Dir: dir, FlushMs: 3_600_000,
+	}))
+	p.wantEnd(ExitStatus{Code: 3})
+	agent, err := strconv.Atoi(agentLog(dir, "drained")[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := p.stderr.String(); got != "" {
+		t.Errorf("standard error = %q; want nothing", got)
+	}
+	waitFor(t, "status pipe closed", func() bool { return len(agentLog(dir, "closed")) == 1 })
+	if got := agentLog(dir, "closed"); got[0] != "<nil> false false" {
+		t.Errorf("AgentSide.Close() error, descriptors 3 and 4 open = %q; want <nil> false false", got[0])
+	}
+	if err := unix.Kill(agent, unix.SIGKILL); err != nil {
+		t.Errorf("kill agent %d: %v; want it left alone and alive", agent, err)
+	}
+}
+
+// A supervisor that does not read holds up neither Close nor the end of the pipe.
+func TestAgentSideClosesUnderASend(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	var lifeline, status [2]int // read end, write end
+	for _, pipe := range []*[2]int{&lifeline, &status} {
+		if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+			t.Fatal(err)
+		}
+	}
+	defer unix.Close(lifeline[1])
+	for {
+		if _, err := unix.Write(status[1], make([]byte, 4096)); err != nil {
+			break // full
+		}
+	}
+	side := newAgentSide(os.NewFile(uintptr(lifeline[0]), "lifeline"), os.NewFile(uintptr(status[1]), "status"))
+	sent := make(chan error)
+	go func() { sent <- side.Warn("does not fit") }()
+	if err := side.Close(); err != nil {
+		t.Errorf("Close() = %v; want nil", err)
+	}
+	if err := <-sent; err == nil {
+		t.Error("Warn() = nil with a full pipe; want an error")
+	}
+	select {
+	case <-side.Done():
+	default:
+		t.Error("Done() is open after Close; want it closed")
+	}
+	r := os.NewFile(uintptr(status[0]), "status")
+	defer r.Close()
+	_ = r.SetReadDeadline(time.Now().Add(patience))
+	if _, err := io.Copy(io.Discard, r); err != nil {
+		t.Errorf("read status pipe after Close: %v; want its end", err)
 	}
 }
 

@@ -58,13 +58,14 @@ func OpenAgentSide() (*AgentSide, error) {
 			return nil, fmt.Errorf("prepare supervisor pipe: %w", err)
 		}
 	}
-	a := &AgentSide{
-		lifeline: os.NewFile(lifelineFD, "lifeline"),
-		status:   os.NewFile(statusFD, "status"),
-		done:     make(chan struct{}),
-	}
+	return newAgentSide(os.NewFile(lifelineFD, "lifeline"), os.NewFile(statusFD, "status")), nil
+}
+
+// newAgentSide takes over two pipes that do not block.
+func newAgentSide(lifeline, status *os.File) *AgentSide {
+	a := &AgentSide{lifeline: lifeline, status: status, done: make(chan struct{})}
 	go a.watch()
-	return a, nil
+	return a
 }
 
 func isPipe(fd, mode int) bool {
@@ -87,8 +88,8 @@ func (a *AgentSide) watch() {
 }
 
 // Done is closed when the workload has ended or the supervisor is gone: send what is
-// still queued and end. The supervisor waits for FlushTimeout and leaves then; it does
-// not kill an agent that takes longer, so the agent needs a limit of its own.
+// still queued, call Close and end. The supervisor waits for FlushTimeout and leaves then;
+// it does not kill an agent that takes longer, so the agent needs a limit of its own.
 func (a *AgentSide) Done() <-chan struct{} { return a.done }
 
 // Ready says that everything that begins in the workload from now on will be seen.
@@ -114,7 +115,9 @@ func (a *AgentSide) send(word, text string) error {
 	return nil
 }
 
-// Close lets go of the pipes; Done is closed then.
+// Close tells the supervisor that everything is sent: it stops waiting, whatever this
+// process still has to do. Both descriptors are closed when Close returns, also under a
+// line that another goroutine is sending, which fails then. Done is closed as well.
 func (a *AgentSide) Close() error {
 	err := errors.Join(a.lifeline.Close(), a.status.Close())
 	<-a.done

@@ -21,14 +21,19 @@
 //
 //   - SIGINT, SIGQUIT, SIGTSTP, SIGCONT and SIGWINCH while our process group is the
 //     terminal's foreground group: the workload is in that group and has them already.
-//     SIGINT, SIGQUIT and SIGTSTP that a process sent to us (kill PID, or Python's
-//     Popen.send_signal) are forwarded all the same: the kernel names the sender of each
-//     signal, see origin.go. A process that signals the whole foreground group cannot be
-//     told apart from one that signals us alone; then the workload gets the signal twice.
 //   - SIGTTIN and SIGTTOU: left to the kernel, which stops the whole group.
 //   - SIGCHLD and SIGURG: about ourselves (reaping; the Go scheduler).
-//   - SIGPIPE, SIGSEGV and their like unless a process sent them to us.
+//   - SIGPIPE and SIGXFSZ: the kernel sends them for our own writes to standard error.
 //   - SIGPROF and the signals 32 to 34: the Go runtime does not let us have them.
+//
+// A signal does not say who sent it, so the first rule goes by the foreground alone. It
+// follows that "kill -INT PID", with the PID of instrument and from another terminal,
+// does nothing while instrument is in its terminal's foreground: that looks like a Ctrl-C
+// that the workload has had already. SIGTERM is always forwarded; for a SIGINT use
+// "kill -INT -PGID", which reaches the whole group as Ctrl-C does, or the PID of the
+// workload. In the background and without a terminal (a service, a container) SIGINT to
+// instrument is forwarded; there a SIGINT to the whole group reaches the workload twice,
+// from the sender and from us.
 //
 // We stop when the workload has stopped after a SIGTSTP, with the same signal, so that
 // a shell sees the job as it would without us; a workload that ignores Ctrl-Z keeps us
@@ -43,6 +48,13 @@
 //	ready            capture is attached
 //	failed REASON    there is no use in going on: do not restart me
 //	warn TEXT        log this
+//
+// The agent closes the status pipe when everything is sent, before it takes its probes
+// off, for which the kernel needs a while. So after the workload's end we close the
+// lifeline and wait for the first of three: the status pipe's end, the agent's end, or
+// Options.FlushTimeout, after which a warning says that spans are still being sent.
+// Nobody kills the agent then, unless we are PID 1: the kernel ends all of a PID
+// namespace with its PID 1.
 //
 // An agent that ends unasked is started again, with back-off; nothing waits for it
 // then. AgentSide is the agent's half of this.

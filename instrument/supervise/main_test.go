@@ -44,6 +44,8 @@ func TestMain(m *testing.M) {
 			beShell(os.Args[2:])
 		}
 	}
+	// The race detector's second of sleep at each process's exit helps none of ours.
+	os.Setenv("GORACE", os.Getenv("GORACE")+" atexit_sleep_ms=0")
 	os.Exit(m.Run())
 }
 
@@ -108,12 +110,28 @@ func start(t *testing.T, argv []string, change ...func(*exec.Cmd)) *proc {
 	}
 	w.Close()
 	t.Cleanup(func() {
-		_ = p.cmd.Process.Kill()
-		_ = p.cmd.Wait()
+		endSession(p.cmd)
 		r.Close()
 	})
 	go p.readLines(r)
 	return p
+}
+
+// endSession kills a session leader that a failed test has left, and all of its session:
+// a job in a process group of its own would live on.
+func endSession(leader *exec.Cmd) {
+	if leader.ProcessState != nil {
+		return // waited for; its PID may be another process by now
+	}
+	_ = leader.Process.Kill()
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, path := range stats {
+		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		if statField(pid, 6) == strconv.Itoa(leader.Process.Pid) {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+	_ = leader.Wait()
 }
 
 func (p *proc) readLines(r io.Reader) {

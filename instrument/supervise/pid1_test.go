@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -89,6 +90,17 @@ func TestPID1Forwards(t *testing.T) {
 		if got, _ := p.wait(); got != (ExitStatus{Code: code}) {
 			t.Errorf("PID 1 after %v ended with %v; want exit status %d", sig, got, code)
 		}
+	}
+}
+
+// The agent ends with PID 1, so nothing is sent in the background.
+func TestPID1EndsBeforeTheAgent(t *testing.T) {
+	dir := t.TempDir()
+	p := startAsPID1(t, setup{Argv: []string{"/bin/sh", "-c", "exit 3"}, AgentMode: "stuck", Dir: dir, FlushMs: 50})
+	p.wantEnd(ExitStatus{Code: 3})
+	const want = "spans that the agent has not sent by now are lost with this container"
+	if got := p.stderr.String(); strings.Count(got, want) != 1 {
+		t.Errorf("standard error = %q; want %q once", got, want)
 	}
 }
 

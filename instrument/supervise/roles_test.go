@@ -90,7 +90,7 @@ func beAgent(mode, dir string) {
 	}
 	fmt.Fprintln(log, "started", os.Getpid(), "fds", openFDs())
 	switch mode {
-	case "ready", "stuck":
+	case "ready", "stuck", "drained":
 		_ = side.Ready()
 		fmt.Fprintln(log, "ready", os.Getpid())
 	case "warn":
@@ -106,10 +106,20 @@ func beAgent(mode, dir string) {
 	}
 	<-side.Done()
 	fmt.Fprintln(log, "drained", os.Getpid())
-	if mode == "stuck" {
+	switch mode {
+	case "stuck":
 		select {}
+	case "drained":
+		err := side.Close()
+		fmt.Fprintln(log, "closed", err, isOpen(lifelineFD), isOpen(statusFD))
+		time.Sleep(30 * time.Second) // or until the test has seen that it lives on
 	}
 	os.Exit(0)
+}
+
+func isOpen(fd int) bool {
+	_, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+	return err == nil
 }
 
 // openFDs lists the descriptors that this process was started with: all that are not
@@ -142,17 +152,6 @@ func beWorkload(mode string) {
 			os.Stdout.Write(append(b, '\n'))
 		}
 		os.Exit(0)
-
-	case "origins": // says where each signal came from
-		ch := catchSignals()
-		fmt.Println("pid", os.Getpid())
-		for sig := range ch {
-			from := lastOrigin(sig.(syscall.Signal))
-			fmt.Println("got", int(sig.(syscall.Signal)), from.known, from.code, from.pid)
-			if sig == unix.SIGUSR2 {
-				os.Exit(7)
-			}
-		}
 
 	case "orphan": // leaves a grandchild behind, which ends when we close a pipe
 		r, w, err := os.Pipe()

@@ -35,55 +35,37 @@ func caught(sig syscall.Signal) bool {
 // They are never let go of again: after the workload's end a signal must not change
 // the exit status that is about to be passed on.
 func catchSignals() <-chan os.Signal {
-	var sigs []syscall.Signal
-	var osSigs []os.Signal
+	var sigs []os.Signal
 	for sig := syscall.Signal(1); sig < numSignals; sig++ {
 		var act sigaction
 		if err := getAction(sig, &act); err == nil && act.handler == sigIgnore {
 			continue
 		}
 		if caught(sig) {
-			sigs, osSigs = append(sigs, sig), append(osSigs, sig)
+			sigs = append(sigs, sig)
 		}
 	}
 	ch := make(chan os.Signal, signalBacklog)
-	signal.Notify(ch, osSigs...)
-	recordOrigins(sigs)
+	signal.Notify(ch, sigs...)
 	return ch
 }
 
-// aboutUs reports whether the kernel, or an action of our own, made a signal because of
-// something that this process did: a broken pipe, a used-up limit.
-func aboutUs(sig syscall.Signal, from origin) bool {
-	switch sig {
-	case unix.SIGPIPE, unix.SIGSEGV, unix.SIGBUS, unix.SIGFPE, unix.SIGILL, unix.SIGTRAP,
-		unix.SIGSYS, unix.SIGABRT, unix.SIGXCPU, unix.SIGXFSZ, unix.SIGALRM,
-		unix.SIGVTALRM, unix.SIGIO, unix.SIGSTKFLT:
-		// The kernel's SIGPIPE claims to have been sent by the process that gets it.
-		return !from.fromProcess() || from.pid == os.Getpid()
-	}
-	return false
+// aboutUs reports whether a signal is the price of a write of our own: standard error is
+// a pipe that nobody reads any more, or a file that has reached the size limit. We catch
+// these two only so that they do not end us; the workload is sent its own when it writes.
+func aboutUs(sig syscall.Signal) bool {
+	return sig == unix.SIGPIPE || sig == unix.SIGXFSZ
 }
 
 // toWorkload decides whether a signal that reached us goes on to the workload.
 // foreground is asked only where the answer depends on it.
-func toWorkload(sig syscall.Signal, from origin, workload int, foreground func() bool) bool {
-	if aboutUs(sig, from) {
-		return false
-	}
+func toWorkload(sig syscall.Signal, foreground func() bool) bool {
 	switch sig {
-	case unix.SIGINT, unix.SIGQUIT, unix.SIGTSTP:
-		// Ours alone, unless the workload itself signals its whole group, as a
-		// full-screen program does to stop itself.
-		if from.fromProcess() && from.pid != workload {
-			return true
-		}
-		return !foreground()
-	case unix.SIGCONT, unix.SIGWINCH:
-		// A shell's fg sends SIGCONT to the group, as a process: the sender tells nothing.
+	case unix.SIGINT, unix.SIGQUIT, unix.SIGTSTP, unix.SIGCONT, unix.SIGWINCH:
+		// What the terminal sends, it sends to its whole foreground group.
 		return !foreground()
 	}
-	return true
+	return !aboutUs(sig)
 }
 
 // endsByDefault reports whether a signal's default action is to end the process.

@@ -10,8 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// gotUsr1 proves that nothing else came before: signals are forwarded in order.
-const gotUsr1, gotInt = "got 10", "got 2"
+// A marker that has come through proves that nothing was forwarded before it: of the
+// signals that wait, the lower number comes first, and this one is above all others that
+// a test does not want to see.
+const marker, gotMarker = unix.SIGPWR, "got 30"
 
 // finish ends a "signals" workload and checks that its exit code came through.
 func (p *proc) finish(pid int) {
@@ -41,7 +43,6 @@ func TestForwarding(t *testing.T) {
 		{unix.SIGFPE, "got 8"},
 		{unix.SIGUSR1, "got 10"},
 		{unix.SIGSEGV, "got 11"},
-		{unix.SIGPIPE, "got 13"},
 		{unix.SIGALRM, "got 14"},
 		{unix.SIGTERM, "got 15"},
 		{unix.SIGCONT, "got 18"},
@@ -56,6 +57,11 @@ func TestForwarding(t *testing.T) {
 	} {
 		p.signal(c.sig)
 		p.expect(c.want)
+	}
+	for _, sig := range []syscall.Signal{unix.SIGPIPE, unix.SIGCHLD, unix.SIGURG, unix.SIGXFSZ} {
+		p.signal(sig)
+		p.signal(marker)
+		p.expect(gotMarker)
 	}
 	p.finish(pid)
 }
@@ -126,13 +132,13 @@ func TestWorkloadStoppedAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitFor(t, "workload stopped", func() bool { return processState(pid) == "T" })
-	p.signal(unix.SIGUSR1)
+	p.signal(marker)
 	if err := unix.Kill(pid, unix.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
 	seen := map[string]bool{p.line(): true, p.line(): true}
-	if !seen[gotUsr1] || !seen["got 18"] {
-		t.Errorf("lines after SIGCONT = %v; want SIGUSR1 and SIGCONT", seen)
+	if !seen[gotMarker] || !seen["got 18"] {
+		t.Errorf("lines after SIGCONT = %v; want %q and SIGCONT", seen, gotMarker)
 	}
 	p.finish(pid)
 }
@@ -150,7 +156,7 @@ func TestContextEnd(t *testing.T) {
 
 // A closed standard error must not end the supervisor by SIGPIPE when it logs, nor may
 // that SIGPIPE go to the workload.
-func TestBrokenStandardError(t *testing.T) {
+func TestClosedStandardError(t *testing.T) {
 	dir := t.TempDir()
 	p := start(t, supervised(t, setup{Argv: workload(t, "signals"), AgentMode: "warn", Dir: dir}),
 		func(cmd *exec.Cmd) {
@@ -163,8 +169,20 @@ func TestBrokenStandardError(t *testing.T) {
 			cmd.Stderr = w
 		})
 	pid := p.number("pid")
-	p.signal(unix.SIGUSR1)
-	p.expect(gotUsr1)
+	p.signal(marker)
+	p.expect(gotMarker)
+	p.finish(pid)
+}
+
+// The same for a log file that has reached the size limit, and SIGXFSZ.
+func TestFullStandardError(t *testing.T) {
+	dir := t.TempDir()
+	argv := append([]string{"/bin/sh", "-c", `ulimit -f 0; exec "$@" 2>>` + dir + "/stderr", "sh"},
+		supervised(t, setup{Argv: workload(t, "signals"), AgentMode: "warn", Dir: dir})...)
+	p := start(t, argv)
+	pid := p.number("pid")
+	p.signal(marker)
+	p.expect(gotMarker)
 	p.finish(pid)
 }
 
@@ -196,51 +214,50 @@ func TestBlockedStandardError(t *testing.T) {
 			cmd.Stderr = w
 		})
 	pid := p.number("pid")
-	p.signal(unix.SIGUSR1)
-	p.expect(gotUsr1)
+	p.signal(marker)
+	p.expect(gotMarker)
 	p.finish(pid)
 }
 
 func TestToWorkload(t *testing.T) {
-	const workload, other = 100, 200
-	kernel := origin{known: true, code: 0x80}
-	kill := origin{known: true, code: siUser, pid: other}
-	outside := origin{known: true, code: siUser}
-	self := origin{known: true, code: siUser, pid: os.Getpid()}
-	child := origin{known: true, code: siUser, pid: workload}
 	for _, c := range []struct {
-		name string
-		sig  syscall.Signal
-		from origin
-		fg   bool
-		want bool
+		name       string
+		sig        syscall.Signal
+		foreground bool
+		want       bool
 	}{
-		{"Ctrl-C", unix.SIGINT, kernel, true, false},
-		{"SIGINT by kill in the foreground", unix.SIGINT, kill, true, true},
-		{"SIGINT from outside of the PID namespace", unix.SIGINT, outside, true, true},
-		{"SIGINT of unknown origin in the foreground", unix.SIGINT, origin{}, true, false},
-		{"SIGINT of unknown origin in the background", unix.SIGINT, origin{}, false, true},
-		{"SIGINT of the workload to its group", unix.SIGINT, child, true, false},
-		{"Ctrl-\\", unix.SIGQUIT, kernel, true, false},
-		{"Ctrl-Z", unix.SIGTSTP, kernel, true, false},
-		{"SIGTSTP of the workload to its group", unix.SIGTSTP, child, true, false},
-		{"SIGTSTP by kill", unix.SIGTSTP, kill, true, true},
-		{"a shell's fg", unix.SIGCONT, kill, true, false},
-		{"SIGCONT in the background", unix.SIGCONT, kill, false, true},
-		{"window size", unix.SIGWINCH, kernel, true, false},
-		{"window size in the background", unix.SIGWINCH, kill, false, true},
-		{"SIGTERM in the foreground", unix.SIGTERM, kill, true, true},
-		{"SIGTERM of the workload", unix.SIGTERM, child, false, true},
-		{"hang-up of the terminal", unix.SIGHUP, kernel, true, true},
-		{"our broken pipe", unix.SIGPIPE, self, false, false},
-		{"SIGPIPE of unknown origin", unix.SIGPIPE, origin{}, false, false},
-		{"SIGPIPE by kill", unix.SIGPIPE, kill, false, true},
-		{"our used-up CPU limit", unix.SIGXCPU, kernel, false, false},
-		{"SIGSEGV by kill", unix.SIGSEGV, kill, true, true},
+		{"Ctrl-C", unix.SIGINT, true, false},
+		{"SIGINT in the background", unix.SIGINT, false, true},
+		{"Ctrl-\\", unix.SIGQUIT, true, false},
+		{"SIGQUIT in the background", unix.SIGQUIT, false, true},
+		{"Ctrl-Z", unix.SIGTSTP, true, false},
+		{"SIGTSTP in the background", unix.SIGTSTP, false, true},
+		{"a shell's fg", unix.SIGCONT, true, false},
+		{"a shell's bg", unix.SIGCONT, false, true},
+		{"window size", unix.SIGWINCH, true, false},
+		{"window size in the background", unix.SIGWINCH, false, true},
+		{"SIGTERM in the foreground", unix.SIGTERM, true, true},
+		{"SIGTERM in the background", unix.SIGTERM, false, true},
+		{"hang-up of the terminal", unix.SIGHUP, true, true},
+		{"a timer set before our start", unix.SIGALRM, true, true},
+		{"broken pipe in the foreground", unix.SIGPIPE, true, false},
+		{"broken pipe in the background", unix.SIGPIPE, false, false},
+		{"file size limit", unix.SIGXFSZ, false, false},
 	} {
-		fg := func() bool { return c.fg }
-		if got := toWorkload(c.sig, c.from, workload, fg); got != c.want {
-			t.Errorf("%s: toWorkload(%v, %+v) = %v; want %v", c.name, c.sig, c.from, got, c.want)
+		if got := toWorkload(c.sig, func() bool { return c.foreground }); got != c.want {
+			t.Errorf("%s: toWorkload(%v) = %v; want %v", c.name, c.sig, got, c.want)
+		}
+	}
+}
+
+func TestCaught(t *testing.T) {
+	not := map[syscall.Signal]bool{
+		unix.SIGKILL: true, unix.SIGSTOP: true, unix.SIGCHLD: true, unix.SIGURG: true,
+		unix.SIGTTIN: true, unix.SIGTTOU: true, unix.SIGPROF: true, 32: true, 33: true, 34: true,
+	}
+	for sig := syscall.Signal(1); sig < numSignals; sig++ {
+		if got := caught(sig); got == not[sig] {
+			t.Errorf("caught(%v) = %v; want %v", sig, got, !not[sig])
 		}
 	}
 }

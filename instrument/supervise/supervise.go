@@ -33,8 +33,8 @@ type Options struct {
 	// ReadyTimeout bounds the wait for the agent before the workload's start. Zero
 	// stands for DefaultReadyTimeout.
 	ReadyTimeout time.Duration
-	// FlushTimeout bounds the wait for the agent after the workload's end. Zero stands
-	// for DefaultFlushTimeout.
+	// FlushTimeout bounds the wait for the agent after the workload's end; an agent that
+	// has drained is not waited for. Zero stands for DefaultFlushTimeout.
 	FlushTimeout time.Duration
 
 	// Log gets what the supervisor and the agent's status lines have to say; nil: nobody
@@ -147,7 +147,7 @@ func (s *supervisor) awaitAgent(ctx context.Context) (ended bool, _ ExitStatus) 
 		case got := <-s.signals:
 			sig := got.(syscall.Signal)
 			switch {
-			case aboutUs(sig, lastOrigin(sig)):
+			case aboutUs(sig):
 			case sig == unix.SIGTSTP:
 				stopSelf()
 			case endsByDefault(sig):
@@ -196,7 +196,7 @@ func (s *supervisor) forwardEarly() {
 	for {
 		select {
 		case got := <-s.signals:
-			if sig := got.(syscall.Signal); !aboutUs(sig, lastOrigin(sig)) {
+			if sig := got.(syscall.Signal); !aboutUs(sig) {
 				s.send(sig)
 			}
 		default:
@@ -206,7 +206,7 @@ func (s *supervisor) forwardEarly() {
 }
 
 func (s *supervisor) onSignal(sig syscall.Signal) {
-	if toWorkload(sig, lastOrigin(sig), s.workload.pid, inForeground) {
+	if toWorkload(sig, inForeground) {
 		s.send(sig)
 	}
 	switch sig {
@@ -234,10 +234,19 @@ func (s *supervisor) send(sig syscall.Signal) {
 	}
 }
 
-// flush ends the agent and waits for its last export.
+// flush tells the agent to end and waits for its last export.
 func (s *supervisor) flush() {
-	if !s.keeper.close(s.opt.FlushTimeout) {
-		s.log.say(slog.LevelWarn, "agent is still busy with its last export and was left alone",
-			"waited", s.opt.FlushTimeout)
+	if s.keeper.close(s.opt.FlushTimeout) || s.workload == nil {
+		return // a workload that never ran leaves nothing to send
 	}
+	s.log.say(slog.LevelWarn, flushWarning(os.Getpid()), "waited", s.opt.FlushTimeout)
+}
+
+// flushWarning is what the user is told when FlushTimeout has passed and the agent is not
+// done. The kernel ends a PID namespace with its PID 1, so our end is the agent's there.
+func flushWarning(pid int) string {
+	if pid == 1 {
+		return "the server has ended with its own status; spans that the agent has not sent by now are lost with this container"
+	}
+	return "the server has ended with its own status; the agent is still sending spans in the background"
 }

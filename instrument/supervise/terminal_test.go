@@ -38,8 +38,7 @@ func startInTerminal(t *testing.T, argv []string) *terminal {
 	}
 	p := &proc{t: t, cmd: cmd, lines: make(chan string, 1024)}
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
+		endSession(cmd)
 		master.Close()
 	})
 	go p.readLines(master)
@@ -67,20 +66,21 @@ func (tm *terminal) expect(want ...string) {
 	}
 }
 
-// What the terminal sends reaches the workload once, what a process sends us as well.
+// In the foreground: what the terminal sends reaches the workload once, what a process
+// sends to us alone only where a terminal would not have sent it.
 func TestTerminalSignals(t *testing.T) {
 	dir := t.TempDir()
 	tm := startInTerminal(t, supervised(t, setup{Argv: workload(t, "signals"), AgentMode: "ready", Dir: dir}))
 	pid := tm.number("pid")
-	only := func(want string) {
+	only := func(want ...string) {
 		t.Helper()
-		tm.expect(want)
-		tm.signal(unix.SIGUSR1)
-		tm.expect(gotUsr1)
+		tm.expect(want...)
+		tm.signal(marker)
+		tm.expect(gotMarker)
 	}
 	for range 2 {
 		tm.press(ctrlC)
-		only(gotInt)
+		only("got 2")
 	}
 	tm.press(ctrlBackslash)
 	only("got 3")
@@ -91,15 +91,22 @@ func TestTerminalSignals(t *testing.T) {
 	}
 	only("got 28")
 
-	for sig, want := range map[syscall.Signal]string{
-		unix.SIGINT: gotInt, unix.SIGQUIT: "got 3", unix.SIGTERM: "got 15", unix.SIGHUP: "got 1",
-	} {
+	for _, sig := range []syscall.Signal{unix.SIGINT, unix.SIGQUIT, unix.SIGTSTP, unix.SIGCONT, unix.SIGWINCH} {
+		tm.signal(sig)
+		only() // the workload has nothing but the marker
+	}
+	for sig, want := range map[syscall.Signal]string{unix.SIGTERM: "got 15", unix.SIGHUP: "got 1"} {
 		tm.signal(sig)
 		only(want)
 	}
+	// kill -INT -PGID; the session leader's group has its PID.
+	if err := unix.Kill(-tm.cmd.Process.Pid, unix.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	only("got 2")
 
 	tm.press(ctrlC)
-	tm.expect(gotInt)
+	tm.expect("got 2")
 	if err := unix.Kill(pid, unix.SIGUSR2); err != nil {
 		t.Fatal(err)
 	}
@@ -108,23 +115,6 @@ func TestTerminalSignals(t *testing.T) {
 	if got := agentLog(dir, "drained"); len(got) != 1 {
 		t.Errorf("agents drained = %q; want one: no signal may reach the agent", got)
 	}
-}
-
-func TestOrigin(t *testing.T) {
-	tm := startInTerminal(t, workload(t, "origins"))
-	tm.number("pid")
-	killed := func(sig syscall.Signal) string { return fmt.Sprintf("got %d true 0 %d", int(sig), os.Getpid()) }
-	for range 2 {
-		tm.signal(unix.SIGINT)
-		tm.expect(killed(unix.SIGINT))
-		tm.press(ctrlC)
-		tm.expect("got 2 true 128 0")
-	}
-	tm.signal(64)
-	tm.expect(killed(64))
-	tm.signal(unix.SIGUSR2)
-	tm.expect(killed(unix.SIGUSR2))
-	tm.wantEnd(ExitStatus{Code: 7})
 }
 
 func TestInterruptWithoutHandler(t *testing.T) {
@@ -153,13 +143,24 @@ func TestJobControl(t *testing.T) {
 			t.Fatal(err)
 		}
 		tm.expect("got 18") // SIGCONT, to the group
-		if err := unix.Kill(job, unix.SIGUSR1); err != nil {
+		if err := unix.Kill(job, marker); err != nil {
 			t.Fatal(err)
 		}
-		tm.expect(gotUsr1)
+		tm.expect(gotMarker)
 	}
-	// SIGTSTP to the supervisor alone stops both as well.
-	if err := unix.Kill(job, unix.SIGTSTP); err != nil {
+	// SIGTSTP to the supervisor alone stops neither, to the group both.
+	for _, sig := range []syscall.Signal{unix.SIGTSTP, marker} {
+		if err := unix.Kill(job, sig); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tm.expect(gotMarker)
+	for _, running := range []int{job, pid} {
+		if got := processState(running); got == "T" {
+			t.Fatalf("state of %d after a SIGTSTP to the supervisor = %q; want it running", running, got)
+		}
+	}
+	if err := unix.Kill(-job, unix.SIGTSTP); err != nil {
 		t.Fatal(err)
 	}
 	tm.expect(fmt.Sprintf("stopped %d", int(unix.SIGTSTP)))
@@ -185,10 +186,10 @@ func TestStopKeyHandledByWorkload(t *testing.T) {
 	pid := tm.number("pid")
 	tm.press(ctrlZ)
 	tm.expect("got 20")
-	if err := unix.Kill(job, unix.SIGUSR1); err != nil {
+	if err := unix.Kill(job, marker); err != nil {
 		t.Fatal(err)
 	}
-	tm.expect(gotUsr1)
+	tm.expect(gotMarker)
 	if err := unix.Kill(pid, unix.SIGUSR2); err != nil {
 		t.Fatal(err)
 	}
