@@ -110,6 +110,7 @@ func tree(s *settings.Settings) spantree.Options {
 
 // replay runs recordings through the pipeline.
 func replay(ctx context.Context, o instrument.ReplayOptions) error {
+	otlp.SetLog(o.Log)
 	return agent.Replay(ctx, agent.ReplayOptions{
 		Output: o.Output, Paths: o.Paths, Stdout: o.Stdout, Log: o.Log,
 		Tree: tree(o.Settings), TraceContext: o.Settings.TraceContext(),

@@ -62,9 +62,13 @@ func TestExport(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			got := export(s, "vllm")
 			ignore := cmpopts.IgnoreFields(otlp.Config{}, "Resource", "Console", "Log")
-			if diff := cmp.Diff(c.want, export(s), ignore, cmpopts.EquateEmpty()); diff != "" {
+			if diff := cmp.Diff(c.want, got, ignore, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("export (-want +got):\n%s", diff)
+			}
+			if v, _ := got.Resource.Set().Value("service.name"); v.AsString() != "unknown_service:vllm" {
+				t.Errorf("export: service.name = %q; want the workload's", v.AsString())
 			}
 		})
 	}

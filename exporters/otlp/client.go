@@ -2,14 +2,25 @@ package otlp
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"net/url"
 	"os"
 	"strings"
+	"time"
 
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/encoding/gzip"
 
 	"github.com/tokenscope/tokenscope/semconv"
 )
@@ -21,128 +32,219 @@ const (
 	defaultHTTP = "http://localhost:4318/v1/traces"
 )
 
-// schemeGRPC is no scheme of the specification, but one that vLLM's own documentation
-// uses for its traces endpoint.
-const schemeGRPC = "grpc://"
+// identity is gRPC's name for no compression.
+const identity = "identity"
 
-// newClient makes the OTLP exporter. It does not connect.
-func newClient(ctx context.Context, c *Config) (sdktrace.SpanExporter, error) {
+// newClient makes the OTLP exporter. It does not connect. It gives the SDK every option
+// that a variable could set otherwise, so that the environment has no say: the SDK
+// applies options after variables.
+func newClient(ctx context.Context, c *Collector, log *slog.Logger) (sdktrace.SpanExporter, error) {
+	switch c.Compression {
+	case "", CompressionNone, CompressionGzip:
+	default:
+		return nil, fmt.Errorf("unknown compression %q", c.Compression)
+	}
+	target, err := url.Parse(c.target())
+	if err != nil {
+		// Without the URL, which may hold a secret.
+		return nil, errors.New("the endpoint is not a URL")
+	}
+	defer mute()()
 	switch c.Protocol {
 	case "", ProtocolGRPC:
-		var opts []otlptracegrpc.Option
-		if h := c.headers(); h != nil {
-			opts = append(opts, otlptracegrpc.WithHeaders(h))
-		}
-		switch endpoint := c.target(); {
-		case endpoint == "":
-		case strings.Contains(endpoint, "://"):
-			opts = append(opts, otlptracegrpc.WithEndpointURL(endpoint))
-		default:
-			// Without a scheme OTEL_EXPORTER_OTLP_[TRACES_]INSECURE decides, in the SDK.
-			opts = append(opts, otlptracegrpc.WithEndpoint(endpoint))
-		}
-		return otlptracegrpc.New(ctx, opts...)
+		return c.newGRPC(ctx, target, log)
 	case ProtocolHTTP:
-		var opts []otlptracehttp.Option
-		if h := c.headers(); h != nil {
-			opts = append(opts, otlptracehttp.WithHeaders(h))
-		}
-		if endpoint := c.target(); endpoint != "" {
-			opts = append(opts, otlptracehttp.WithEndpointURL(endpoint))
-		}
-		return otlptracehttp.New(ctx, opts...)
+		return c.newHTTP(ctx, target, log)
 	}
 	return nil, fmt.Errorf("unknown OTLP protocol %q", c.Protocol)
 }
 
-// target is the endpoint to be set, "" where the SDK takes it from the environment.
-func (c *Config) target() string {
-	grpc := c.Protocol == "" || c.Protocol == ProtocolGRPC
+func (c *Collector) newGRPC(ctx context.Context, target *url.URL, log *slog.Logger) (sdktrace.SpanExporter, error) {
+	encoding := identity
+	if c.Compression == CompressionGzip {
+		encoding = gzip.Name
+	}
+	opts := []otlptracegrpc.Option{
+		otlptracegrpc.WithHeaders(c.headers(target)),
+		otlptracegrpc.WithTimeout(c.Timeout),
+		otlptracegrpc.WithRetry(otlptracegrpc.RetryConfig{}), // watch retries
+		otlptracegrpc.WithDialOption(
+			// The SDK's option has no word for "none", and a variable may say gzip.
+			grpc.WithDefaultCallOptions(grpc.UseCompressor(encoding)),
+			// gRPC's own pauses between connections grow to 2 minutes: a collector that was
+			// away would not be seen for as long after its return.
+			grpc.WithConnectParams(grpc.ConnectParams{
+				Backoff:           backoff.Config{BaseDelay: firstPause, Multiplier: pauseGrowth, Jitter: 0.2, MaxDelay: maxPause},
+				MinConnectTimeout: 20 * time.Second, // gRPC's default
+			}),
+		),
+	}
+	switch target.Scheme {
+	case "http", "https":
+		opts = append(opts, otlptracegrpc.WithEndpoint(target.Host))
+	default:
+		// A name for gRPC's resolvers, which the SDK must not take for a URL.
+		opts = append(opts, otlptracegrpc.WithEndpoint(target.String()))
+	}
+	// Credentials count before the absence of TLS in the SDK: a variable with a
+	// certificate would bring it back.
+	if c.Insecure || c.Endpoint == "" {
+		c.warnOfFiles(log)
+		opts = append(opts, otlptracegrpc.WithTLSCredentials(nil), otlptracegrpc.WithInsecure())
+	} else {
+		cfg, err := c.tls()
+		if err != nil {
+			return nil, err
+		}
+		opts = append(opts, otlptracegrpc.WithTLSCredentials(credentials.NewTLS(cfg)))
+	}
+	e, err := otlptracegrpc.New(ctx, opts...)
+	if err != nil {
+		return nil, errors.New(safe(err.Error())) // it repeats the target
+	}
+	return e, nil
+}
+
+func (c *Collector) newHTTP(ctx context.Context, target *url.URL, log *slog.Logger) (sdktrace.SpanExporter, error) {
 	switch {
-	case c.Endpoint != "" && grpc:
-		return strings.TrimPrefix(c.Endpoint, schemeGRPC)
+	case target.Host == "":
+		return nil, errors.New("the endpoint has no host")
+	case target.Scheme != "http" && target.Scheme != "https":
+		return nil, errors.New("the endpoint has a scheme that is neither http nor https")
+	}
+	var cfg *tls.Config
+	if target.Scheme == "http" {
+		c.warnOfFiles(log)
+	} else {
+		var err error
+		if cfg, err = c.tls(); err != nil {
+			return nil, err
+		}
+	}
+	headers := c.headers(target)
+	exact := *target
+	exact.User = nil
+	transport := newTransport(&exact, cfg)
+	compression, encoding := otlptracehttp.NoCompression, otlptracehttp.EncodingProtobuf
+	if c.Compression == CompressionGzip {
+		compression = otlptracehttp.GzipCompression
+	}
+	if c.JSON {
+		encoding = otlptracehttp.EncodingJSON
+	}
+	e, err := otlptracehttp.New(ctx,
+		otlptracehttp.WithEndpointURL(exact.String()),
+		otlptracehttp.WithHeaders(headers),
+		otlptracehttp.WithTimeout(c.Timeout),
+		otlptracehttp.WithCompression(compression),
+		otlptracehttp.WithEncoding(encoding),
+		otlptracehttp.WithRetry(otlptracehttp.RetryConfig{}), // watch retries
+		otlptracehttp.WithTLSClientConfig(nil),               // the client has it
+		otlptracehttp.WithHTTPClient(transport.client(c.Timeout)),
+	)
+	if err != nil {
+		return nil, errors.New(safe(err.Error()))
+	}
+	return &httpExporter{SpanExporter: e, transport: transport}, nil
+}
+
+// target is the endpoint, or the standard one where none was named.
+func (c *Collector) target() string {
+	switch {
 	case c.Endpoint != "":
 		return c.Endpoint
-	case c.EndpointNamed:
-		// The SDK would hand an unknown scheme to gRPC, which takes it for a host's name.
-		if e := fromEnv("ENDPOINT"); grpc && strings.HasPrefix(e, schemeGRPC) {
-			return strings.TrimPrefix(e, schemeGRPC)
-		}
-		return ""
-	case grpc:
-		return defaultGRPC
+	case c.Protocol == ProtocolHTTP:
+		return defaultHTTP
 	}
-	return defaultHTTP
+	return defaultGRPC
 }
 
 // shownTarget is the target as it may be logged.
-func (c *Config) shownTarget() string {
-	t := c.target()
-	if t == "" {
-		t = fromEnv("ENDPOINT")
-	}
-	if u, err := url.Parse(t); err == nil && u.Scheme != "" && u.Host != "" {
+func (c *Collector) shownTarget() string {
+	u, err := url.Parse(c.target())
+	switch {
+	case err != nil:
+		return "(not shown)"
+	case u.Scheme == "http" || u.Scheme == "https":
 		return u.Scheme + "://" + u.Host
 	}
-	if i := strings.IndexAny(t, "/?@"); i >= 0 {
-		return "(not shown)"
-	}
-	return t
+	// A socket or a host, by names that hold no secret but in what is left out here.
+	return (&url.URL{Scheme: u.Scheme, Opaque: u.Opaque, Host: u.Host, Path: u.Path}).String()
 }
 
-// fromEnv is an exporter setting from the environment: the one for traces, else the one
-// for all signals.
-func fromEnv(name string) string {
-	if v := os.Getenv("OTEL_EXPORTER_OTLP_TRACES_" + name); v != "" {
-		return v
-	}
-	return os.Getenv("OTEL_EXPORTER_OTLP_" + name)
-}
-
-// headers are those to be set, nil where the SDK's own reading of the environment is
-// all that is needed.
-func (c *Config) headers() map[string]string {
-	arms := map[string]string{}
-	if c.EndpointNamed {
-		if c.ARMSLicenseKey != "" {
-			arms[semconv.HeaderARMSLicenseKey] = c.ARMSLicenseKey
-		}
-		if c.ARMSWorkspace != "" {
-			arms[semconv.HeaderCMSWorkspace] = c.ARMSWorkspace
-		}
-	}
-	if c.Headers == nil && len(arms) == 0 {
-		return nil
-	}
-	own := c.Headers
-	if own == nil {
-		own = envHeaders()
-	}
-	merged := make(map[string]string, len(own)+len(arms))
-	for k, v := range own {
+// headers are those of each export, names in lower case as gRPC needs them. They are
+// never nil: that would leave the SDK those of the environment.
+func (c *Collector) headers(target *url.URL) map[string]string {
+	merged := make(map[string]string, len(c.Headers)+3)
+	for k, v := range c.Headers {
 		merged[strings.ToLower(k)] = v
 	}
-	for k, v := range arms {
-		if _, ok := merged[k]; !ok {
+	add := func(k, v string) {
+		if _, ok := merged[k]; !ok && v != "" && c.Named {
 			merged[k] = v
 		}
+	}
+	add(semconv.HeaderARMSLicenseKey, c.ARMSLicenseKey)
+	add(semconv.HeaderCMSWorkspace, c.ARMSWorkspace)
+	if u := target.User; u != nil {
+		password, _ := u.Password()
+		add("authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(u.Username()+":"+password)))
 	}
 	return merged
 }
 
-// envHeaders reads the headers as the SDK does: those for all signals, or those for
-// traces in their place, in the form of W3C baggage, key=value, percent-encoded.
-func envHeaders() map[string]string {
-	h := map[string]string{}
-	for pair := range strings.SplitSeq(fromEnv("HEADERS"), ",") {
-		k, v, ok := strings.Cut(pair, "=")
-		k = strings.TrimSpace(k)
-		if !ok || k == "" {
-			continue
+// maxPEM bounds what is read of a PEM file: the system's own bundle of authorities,
+// the largest honest one, has a quarter of it.
+const maxPEM = 1 << 20
+
+// tls reads the files that TLS needs.
+func (c *Collector) tls() (*tls.Config, error) {
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
+	if c.Certificate != "" {
+		pem, err := readPEM(c.Certificate)
+		if err != nil {
+			return nil, fmt.Errorf("read certificate: %w", err)
 		}
-		if v, err := url.PathUnescape(strings.TrimSpace(v)); err == nil {
-			h[k] = v
+		cfg.RootCAs = x509.NewCertPool()
+		if !cfg.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("read certificate: %s holds no PEM certificate", c.Certificate)
 		}
 	}
-	return h
+	if c.ClientCertificate == "" || c.ClientKey == "" {
+		return cfg, nil
+	}
+	cert, err := readPEM(c.ClientCertificate)
+	if err != nil {
+		return nil, fmt.Errorf("read client certificate: %w", err)
+	}
+	key, err := readPEM(c.ClientKey)
+	if err != nil {
+		return nil, fmt.Errorf("read client key: %w", err)
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return nil, fmt.Errorf("read client certificate: %w", err)
+	}
+	cfg.Certificates = []tls.Certificate{pair}
+	return cfg, nil
+}
+
+func readPEM(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	data, err := io.ReadAll(io.LimitReader(f, maxPEM+1))
+	if err == nil && len(data) > maxPEM {
+		err = fmt.Errorf("%s: more than %d bytes", name, maxPEM)
+	}
+	return data, err
+}
+
+// warnOfFiles says that files for TLS were named in vain.
+func (c *Collector) warnOfFiles(log *slog.Logger) {
+	if c.Certificate != "" || c.ClientCertificate != "" || c.ClientKey != "" {
+		log.Warn("certificates have no effect: spans go without TLS", "collector", c.shownTarget())
+	}
 }

@@ -11,18 +11,25 @@
 // processor blocks when its own queue is full. So all loss but that of a failed export
 // happens in one place, in whole Requests.
 //
-// # Environment
+// # Configuration
 //
-// The SDK reads these itself, when the Pipeline is built: OTEL_TRACES_SAMPLER(_ARG),
-// OTEL_BSP_*, OTEL_SPAN_ATTRIBUTE_* and OTEL_EVENT_* limits, OTEL_EXPORTER_OTLP_* and
-// OTEL_EXPORTER_OTLP_TRACES_* (endpoint, headers, timeout, compression, certificates).
-// Three things differ from its defaults: spans are flushed every second unless
-// OTEL_BSP_SCHEDULE_DELAY says otherwise; without an endpoint the target is plain-text
-// localhost, as OpenTelemetry's specification has it (Go's exporter would use TLS); and
-// the number of events per span is Config.Tree.EventLimit.
+// Config is the whole of it, and the environment has no say in what it holds: the SDK
+// does read OTEL_EXPORTER_OTLP_*, OTEL_BSP_* and OTEL_TRACES_SAMPLER, but is given an
+// option for each. What it still takes from there are limits that Config does not have:
+// OTEL_SPAN_ATTRIBUTE_*, OTEL_ATTRIBUTE_* and OTEL_EVENT_ATTRIBUTE_COUNT_LIMIT, and the
+// proxies of HTTP_PROXY, HTTPS_PROXY and NO_PROXY.
+//
+// # A collector that is away
+//
+// An export that may succeed later (no connection, no answer, an answer that asks for
+// patience) is tried again with growing pauses until Batch.ExportTimeout. The spans
+// behind it wait in bounded queues; what has no room is dropped and counted in whole
+// Requests. One line is logged when the collector stops taking spans, one when it takes
+// them again. Shutdown ends the waiting.
 //
 // # Secrets
 //
 // Headers are never logged. A collector's address is logged as scheme and host alone:
-// some vendors put the token into the path.
+// some vendors put the token into the path. Redirects are not followed: the headers are
+// for the named endpoint alone.
 package otlp

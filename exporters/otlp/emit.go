@@ -25,11 +25,13 @@ type emitter struct {
 func newEmitter(tree spantree.Options, seeded bool, res *resource.Resource, limits sdktrace.SpanLimits, opts ...sdktrace.TracerProviderOption) *emitter {
 	// The tree has chosen its events; the SDK's own limit would drop the oldest.
 	limits.EventCountLimit = tree.EventLimit
+	unmute := mute()
 	tp := sdktrace.NewTracerProvider(append([]sdktrace.TracerProviderOption{
 		sdktrace.WithResource(res),
 		sdktrace.WithIDGenerator(idGenerator{}),
 		sdktrace.WithRawSpanLimits(limits),
 	}, opts...)...)
+	unmute()
 	version, _ := res.Set().Value(semconv.TelemetryDistroVersion)
 	return &emitter{
 		tracer: tp.Tracer(semconv.ScopeName, trace.WithInstrumentationVersion(version.AsString())),

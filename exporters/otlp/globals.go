@@ -3,6 +3,7 @@ package otlp
 import (
 	"log/slog"
 	"sync"
+	"sync/atomic"
 
 	"github.com/go-logr/logr"
 	"go.opentelemetry.io/otel"
@@ -11,8 +12,7 @@ import (
 // maxSaid bounds the messages that are remembered as said.
 const maxSaid = 128
 
-// SetLog sends what the SDK itself has to say, such as a variable that it cannot read,
-// to log: each message once. It is global, as the SDK's own setting is; without it the
+// SetLog sends what the SDK itself has to say to log: each message once. It is global, as the SDK's own setting is; without it the
 // SDK writes to standard error in its own form.
 //
 // Only the message and the error are logged: the values beside them can be headers.
@@ -20,6 +20,17 @@ func SetLog(log *slog.Logger) {
 	s := &sink{log: log, said: map[string]bool{}}
 	otel.SetLogger(logr.New(s))
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { s.Error(err, "OpenTelemetry") }))
+}
+
+// muted counts the parts of the SDK that are being built. Each reads its variables,
+// though options replace them, and complains of those that it cannot read: what we do
+// with those was said where they were validated.
+var muted atomic.Int32
+
+// mute silences the SDK until the function that it returns is called.
+func mute() (unmute func()) {
+	muted.Add(1)
+	return func() { muted.Add(-1) }
 }
 
 // sink is a logr.LogSink that takes errors and warnings.
@@ -49,6 +60,9 @@ func (s *sink) WithValues(...any) logr.LogSink { return s }
 func (s *sink) WithName(string) logr.LogSink { return s }
 
 func (s *sink) once(msg, cause string) {
+	if muted.Load() > 0 {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := msg + "\x00" + cause

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,17 +14,13 @@ import (
 	"github.com/tokenscope/tokenscope/instrument/request"
 )
 
-// flushInterval is how often spans are sent unless OTEL_BSP_SCHEDULE_DELAY says
-// otherwise: containers are killed without a SIGTERM on some platforms, and what was not
-// sent by then is lost.
-const flushInterval = time.Second
-
 // Pipeline exports Requests. Enqueue, SetEngine and Stats are safe for concurrent use.
 //
 // The TracerProvider is built at the first Request: a resource cannot be changed, and
 // what SetEngine says is not known before the engine has started.
 type Pipeline struct {
 	cfg     Config
+	sampler sdktrace.Sampler
 	watch   *watch            // nil without an OTLP exporter
 	console *console.Exporter // nil without
 
@@ -66,19 +61,24 @@ type Stats struct {
 }
 
 // New builds a Pipeline. An exporter that cannot be made is left out and named in the
-// error; the Pipeline is valid all the same.
+// error, a sampler that is not known is replaced by the default; the Pipeline is valid
+// all the same.
 func New(ctx context.Context, cfg Config) (*Pipeline, error) {
 	p := &Pipeline{cfg: cfg.withDefaults(), done: make(chan struct{})}
 	var errs []error
+	var err error
+	if p.sampler, err = p.cfg.sampler(); err != nil {
+		errs = append(errs, err)
+	}
 	for _, name := range p.cfg.Exporters {
 		switch name {
 		case ExporterOTLP:
-			client, err := newClient(ctx, &p.cfg)
+			client, err := newClient(ctx, &p.cfg.Collector, p.cfg.Log)
 			if err != nil {
 				errs = append(errs, fmt.Errorf("make OTLP exporter: %w", err))
 				continue
 			}
-			p.watch = newWatch(client, p.cfg.shownTarget(), p.cfg.Log)
+			p.watch = newWatch(client, p.cfg.Collector.shownTarget(), p.cfg.Log)
 		case ExporterConsole:
 			p.console = console.New(p.cfg.Console)
 		case ExporterNone:
@@ -177,17 +177,13 @@ func (p *Pipeline) start(r *request.Request) {
 	if tree.Engine == "" {
 		tree.Engine = engine.Name
 	}
-	var opts []sdktrace.TracerProviderOption
+	opts := []sdktrace.TracerProviderOption{sdktrace.WithSampler(p.sampler)}
 	add := func(sp sdktrace.SpanProcessor) {
 		p.processors = append(p.processors, sp)
 		opts = append(opts, sdktrace.WithSpanProcessor(sp))
 	}
 	if p.watch != nil {
-		batch := []sdktrace.BatchSpanProcessorOption{sdktrace.WithBlocking()}
-		if os.Getenv("OTEL_BSP_SCHEDULE_DELAY") == "" {
-			batch = append(batch, sdktrace.WithBatchTimeout(flushInterval))
-		}
-		add(sdktrace.NewBatchSpanProcessor(p.watch, batch...))
+		add(sdktrace.NewBatchSpanProcessor(p.watch, p.cfg.Batch.options()...))
 	}
 	if p.console != nil {
 		add(&synchronous{next: p.console})
@@ -195,8 +191,8 @@ func (p *Pipeline) start(r *request.Request) {
 	p.emitter = newEmitter(tree, false, WithEngine(p.cfg.Resource, engine), sdktrace.NewSpanLimits(), opts...)
 }
 
-// Shutdown takes no more Requests, exports what is queued and closes the connection. It
-// returns before ctx's deadline: what could not be exported by then counts as failed or
+// Shutdown takes no more Requests, exports what is queued, each batch at once or never,
+// and closes the connection. It returns before ctx's deadline: what could not be exported by then counts as failed or
 // dropped, and the error says so.
 func (p *Pipeline) Shutdown(ctx context.Context) error {
 	p.mu.Lock()
@@ -208,6 +204,9 @@ func (p *Pipeline) Shutdown(ctx context.Context) error {
 	p.mu.Unlock()
 	if again || !p.Enabled() {
 		return nil
+	}
+	if p.watch != nil {
+		p.watch.hurry()
 	}
 	drain, cancel := drainContext(ctx)
 	defer cancel()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/hex"
+	"io"
 	"log/slog"
 	"strings"
 	"sync"
@@ -46,18 +47,6 @@ func (l *log) lines() []string {
 func (l *log) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
 var level1 = spantree.Options{Level: 1, EventLimit: 128}
-
-// cleanEnv keeps the machine's own settings out of a test.
-func cleanEnv(t *testing.T) {
-	t.Helper()
-	for _, k := range []string{
-		"OTEL_TRACES_SAMPLER", "OTEL_TRACES_SAMPLER_ARG", "OTEL_BSP_SCHEDULE_DELAY", "OTEL_BSP_MAX_QUEUE_SIZE",
-		"OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_HEADERS",
-		"OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_INSECURE", "OTEL_EXPORTER_OTLP_TRACES_INSECURE",
-	} {
-		t.Setenv(k, "")
-	}
-}
 
 // export sends requests through a Pipeline of cfg, to its end.
 func export(t *testing.T, cfg Config, requests ...*request.Request) Stats {
@@ -103,18 +92,11 @@ var plainShape = []string{
 }
 
 func TestWholeTreeArrives(t *testing.T) {
-	cleanEnv(t)
-	for _, c := range []struct {
-		name, protocol, path string
-		serve                func(*testing.T, *receiver) string
-	}{
-		{"gRPC", ProtocolGRPC, "", serveGRPC},
-		{"HTTP", ProtocolHTTP, "/v1/traces", serveHTTP},
-	} {
+	for _, c := range protocols {
 		t.Run(c.name, func(t *testing.T) {
 			var r receiver
 			got := export(t, Config{
-				Exporters: []string{ExporterOTLP}, Protocol: c.protocol, Endpoint: c.serve(t, &r) + c.path, EndpointNamed: true,
+				Exporters: []string{ExporterOTLP}, Collector: c.serve(t, &r),
 				Tree: level1, Resource: NewResource(ResourceConfig{ServiceName: "svc", Version: "1.2.3"}),
 			}, requesttest.Plain())
 			want := Stats{Accepted: 1, Sampled: 6, Exported: 6}
@@ -153,21 +135,27 @@ func TestSampling(t *testing.T) {
 	unsampled.Sampled = false
 	for _, c := range []struct {
 		name, sampler string
+		arg           float64
 		request       *request.Request
 		want          int
 	}{
-		{"default, caller sampled", "", requesttest.Plain(), 6},
-		{"default, caller did not sample", "", unsampled, 0},
-		{"default, no caller", "", requesttest.Streamed(), 6},
-		{"always_off, caller sampled", "always_off", requesttest.Plain(), 0},
-		{"always_on, caller did not sample", "always_on", unsampled, 6},
-		{"parentbased_always_off, no caller", "parentbased_always_off", requesttest.Streamed(), 0},
+		{"default, caller sampled", "", 0, requesttest.Plain(), 6},
+		{"default, caller did not sample", "", 0, unsampled, 0},
+		{"default, no caller", "", 0, requesttest.Streamed(), 6},
+		{"parentbased_always_on, no caller", "parentbased_always_on", 0, requesttest.Streamed(), 6},
+		{"always_off, caller sampled", "always_off", 0, requesttest.Plain(), 0},
+		{"always_on, caller did not sample", "always_on", 0, unsampled, 6},
+		{"parentbased_always_off, no caller", "parentbased_always_off", 0, requesttest.Streamed(), 0},
+		{"parentbased_always_off, caller sampled", "parentbased_always_off", 0, requesttest.Plain(), 6},
+		{"traceidratio 0, caller sampled", "traceidratio", 0, requesttest.Plain(), 0},
+		{"traceidratio 1, caller did not sample", "traceidratio", 1, unsampled, 6},
+		{"parentbased_traceidratio 0, caller sampled", "parentbased_traceidratio", 0, requesttest.Plain(), 6},
+		{"parentbased_traceidratio 0, no caller", "parentbased_traceidratio", 0, requesttest.Streamed(), 0},
+		{"parentbased_traceidratio 1, no caller", "parentbased_traceidratio", 1, requesttest.Streamed(), 6},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			cleanEnv(t)
-			t.Setenv("OTEL_TRACES_SAMPLER", c.sampler)
 			var r receiver
-			s := export(t, Config{Exporters: []string{ExporterOTLP}, Endpoint: serveGRPC(t, &r), EndpointNamed: true, Tree: level1}, c.request)
+			s := export(t, Config{Exporters: []string{ExporterOTLP}, Collector: serveGRPC(t, &r), Tree: level1, Sampler: c.sampler, SamplerArg: c.arg}, c.request)
 			if n := len(r.got()); n != c.want {
 				t.Errorf("%d spans arrived; want %d", n, c.want)
 			}
@@ -179,9 +167,8 @@ func TestSampling(t *testing.T) {
 }
 
 func TestEngineRequestsWithoutHTTPShareATrace(t *testing.T) {
-	cleanEnv(t)
 	var r receiver
-	export(t, Config{Exporters: []string{ExporterOTLP}, Endpoint: serveGRPC(t, &r), EndpointNamed: true}, requesttest.EngineOnly())
+	export(t, Config{Exporters: []string{ExporterOTLP}, Collector: serveGRPC(t, &r)}, requesttest.EngineOnly())
 	spans := r.got()
 	if len(spans) != 2 {
 		t.Fatalf("%d spans arrived; want 2", len(spans))
@@ -194,67 +181,18 @@ func TestEngineRequestsWithoutHTTPShareATrace(t *testing.T) {
 }
 
 func TestHostileTextArrives(t *testing.T) {
-	cleanEnv(t)
 	var r receiver
-	if s := export(t, Config{Exporters: []string{ExporterOTLP}, Endpoint: serveGRPC(t, &r), EndpointNamed: true}, requesttest.Hostile()); s.Exported != 3 {
+	if s := export(t, Config{Exporters: []string{ExporterOTLP}, Collector: serveGRPC(t, &r)}, requesttest.Hostile()); s.Exported != 3 {
 		t.Errorf("Stats = %+v; want 3 spans exported", s)
 	}
 }
 
-func TestCollectorAbsent(t *testing.T) {
-	for _, protocol := range []string{ProtocolGRPC, ProtocolHTTP} {
-		t.Run(protocol, func(t *testing.T) {
-			cleanEnv(t)
-			var l log
-			p, err := New(context.Background(), Config{
-				Exporters: []string{ExporterOTLP}, Protocol: protocol, Endpoint: absent(t) + "/secret-token", EndpointNamed: true,
-				Tree: level1, Log: l.logger(),
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			// More than one batch, so that there is more than one failure to be silent about.
-			const requests = 200
-			for range requests {
-				p.Enqueue(requesttest.Plain())
-			}
-			ctx, cancel := context.WithTimeout(context.Background(), 2500*time.Millisecond)
-			defer cancel()
-			err = p.Shutdown(ctx)
-			if ctx.Err() != nil {
-				t.Error("Shutdown returned after its deadline")
-			}
-			// The gRPC exporter retries a refused connection until it is told to give up, the
-			// HTTP exporter does not.
-			if gaveUp := protocol == ProtocolGRPC; (err != nil) != gaveUp {
-				t.Errorf("Shutdown = %v; want an error: %v", err, gaveUp)
-			}
-			s := p.Stats()
-			if s.Accepted != requests || s.Failed != s.Sampled || s.Exported != 0 || s.Queued != 0 || s.QueuedBytes != 0 {
-				t.Errorf("Stats = %+v; want %d accepted, all sampled spans failed, nothing queued", s, requests)
-			}
-			if s.Sampled+6*s.Dropped != 6*requests {
-				t.Errorf("Stats = %+v; want every Request either exported in vain or dropped", s)
-			}
-			lines := l.lines()
-			if len(lines) != 1 || !strings.Contains(lines[0], "refused") {
-				t.Errorf("log = %q; want one line with the cause", lines)
-			}
-			if text := strings.Join(lines, "\n"); strings.Contains(text, "secret-token") {
-				t.Errorf("log = %q; want no path of the endpoint", text)
-			}
-		})
-	}
-}
-
 func TestCollectorStateIsLoggedOncePerChange(t *testing.T) {
-	cleanEnv(t)
-	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "5")
 	var r receiver
 	var l log
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	p, err := New(ctx, Config{Exporters: []string{ExporterOTLP}, Endpoint: serveGRPC(t, &r), EndpointNamed: true, Log: l.logger()})
+	p, err := New(ctx, Config{Exporters: []string{ExporterOTLP}, Collector: serveGRPC(t, &r), Batch: Batch{ScheduleDelay: 5 * time.Millisecond}, Log: l.logger()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -295,7 +233,6 @@ func TestCollectorStateIsLoggedOncePerChange(t *testing.T) {
 }
 
 func TestQueueFull(t *testing.T) {
-	cleanEnv(t)
 	one := size(requesttest.Plain())
 	for _, c := range []struct {
 		name string
@@ -379,9 +316,23 @@ func TestUnknownExporterIsNamed(t *testing.T) {
 	}
 }
 
+func TestUnknownSamplerIsNamed(t *testing.T) {
+	p, err := New(context.Background(), Config{Exporters: []string{ExporterConsole}, Console: io.Discard, Sampler: "jaeger_remote"})
+	if err == nil || !strings.Contains(err.Error(), "jaeger_remote") {
+		t.Errorf("New(jaeger_remote) error = %v; want one that names it", err)
+	}
+	p.Enqueue(requesttest.Plain())
+	if err := p.Shutdown(context.Background()); err != nil {
+		t.Errorf("Shutdown: %v", err)
+	}
+	if s := p.Stats(); s.Sampled != 3 {
+		t.Errorf("Stats = %+v; want 3 spans sampled all the same", s)
+	}
+}
+
 func TestShutdownWithoutRequests(t *testing.T) {
-	cleanEnv(t)
-	if s := export(t, Config{Exporters: []string{ExporterOTLP}, Endpoint: absent(t), EndpointNamed: true}); s != (Stats{}) {
+	address, _ := absent(t)
+	if s := export(t, Config{Exporters: []string{ExporterOTLP}, Collector: collector(ProtocolGRPC, address)}); s != (Stats{}) {
 		t.Errorf("Stats = %+v; want zero", s)
 	}
 }

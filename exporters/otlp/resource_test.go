@@ -2,9 +2,11 @@ package otlp
 
 import (
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/otel/sdk/resource"
 
 	"github.com/tokenscope/tokenscope/semconv"
@@ -106,5 +108,33 @@ func TestWithEngine(t *testing.T) {
 		if got[k] != v {
 			t.Errorf("WithEngine: %s = %q; want %q", k, got[k], v)
 		}
+	}
+}
+
+// TestReferenceListsTheResource holds docs/spans.md and the resource together, in both
+// directions; exporters/spantree does the same for spans.
+func TestReferenceListsTheResource(t *testing.T) {
+	data, err := os.ReadFile("../../docs/spans.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, ok := strings.Cut(string(data), "\n## Resource\n")
+	if !ok {
+		t.Fatal("docs/spans.md has no section Resource")
+	}
+	section, _, _ = strings.Cut(section, "\n## ")
+	documented := map[string]bool{}
+	for _, m := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\| string \\|").FindAllStringSubmatch(section, -1) {
+		documented[m[1]] = true
+	}
+	emitted := map[string]bool{}
+	pod := machine(ResourceConfig{Version: "1.0.0", ARMSRegion: "r", ARMSWorkspace: "w"}, map[string]string{
+		"KUBERNETES_SERVICE_HOST": "10.0.0.1", "POD_NAME": "p", "POD_UID": "u", "POD_NAMESPACE": "ns", "NODE_NAME": "n", "CONTAINER_NAME": "c",
+	}, map[string]string{"/proc/self/cgroup": "0::/cri-containerd-" + strings.Repeat("0123456789abcdef", 4) + ".scope\n"})
+	for k := range values(WithEngine(NewResource(pod), Engine{Name: "vllm-v1", Version: "0.32.0", Model: "tiny"})) {
+		emitted[k] = true
+	}
+	if diff := cmp.Diff(emitted, documented); diff != "" {
+		t.Errorf("docs/spans.md, Resource (-emitted +documented):\n%s", diff)
 	}
 }

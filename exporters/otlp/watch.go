@@ -8,13 +8,18 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// watch wraps the OTLP exporter: it counts spans by what became of them, logs a line
-// when the collector's state changes, and can be told to give up. It reports no error
-// to the batch processor, which would log every batch.
+// watch wraps the OTLP exporter: it tries again what may succeed later, counts spans by
+// what became of them, logs a line when the collector's state changes, and can be told
+// to hurry and to give up. It reports no error to the batch processor, which would log
+// every batch.
+//
+// While an export is tried again the batch processor's queue fills, and then the
+// Pipeline's, where Requests are dropped and counted.
 type watch struct {
 	next   sdktrace.SpanExporter
 	target string
@@ -25,8 +30,9 @@ type watch struct {
 	// stop is cancelled by abort.
 	stop   context.Context
 	cancel context.CancelFunc
-	closed chan struct{}
-	once   sync.Once
+	// hurried is closed by hurry, closed by Shutdown.
+	hurried, closed     chan struct{}
+	hurryOnce, shutOnce sync.Once
 
 	// mu guards failing and lost, the spans that failed since it was set.
 	mu      sync.Mutex
@@ -35,14 +41,14 @@ type watch struct {
 }
 
 func newWatch(next sdktrace.SpanExporter, target string, log *slog.Logger) *watch {
-	w := &watch{next: next, target: target, log: log, closed: make(chan struct{})}
+	w := &watch{next: next, target: target, log: log, hurried: make(chan struct{}), closed: make(chan struct{})}
 	w.stop, w.cancel = context.WithCancel(context.Background())
 	return w
 }
 
 var _ sdktrace.SpanExporter = (*watch)(nil)
 
-// ExportSpans hands the batch on. Retrying is the exporter's own business.
+// ExportSpans hands the batch on, more than once if need be, until ctx ends.
 func (w *watch) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	n := int64(len(spans))
 	if w.stop.Err() != nil {
@@ -52,37 +58,80 @@ func (w *watch) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(w.stop, cancel)()
-	err := w.next.ExportSpans(ctx, spans)
-	rejected := n
-	if err == nil {
-		rejected = 0
-	} else if r, ok := partial(err); ok {
-		rejected = min(r, n)
+	var p pauses
+	for {
+		var a answer
+		err := w.next.ExportSpans(withAnswer(ctx, &a), spans)
+		rejected := n
+		if err == nil {
+			rejected = 0
+		} else if r, ok := partial(err); ok {
+			if rejected = min(r, n); rejected == 0 {
+				err = nil // taken, with a remark
+			}
+		} else if ok, pause := again(err, &a); ok && ctx.Err() == nil {
+			w.changed(err, 0)
+			if w.pause(ctx, max(pause, p.next())) {
+				continue
+			}
+		}
+		w.exported.Add(n - rejected)
+		w.failed.Add(rejected)
+		w.changed(err, rejected)
+		return nil
 	}
-	w.exported.Add(n - rejected)
-	w.failed.Add(rejected)
-	w.changed(err, rejected)
-	return nil
 }
 
-// changed logs the step from taking to not taking spans and back. A collector that was
-// never reached is news; one that works from the start is not.
+// pause waits and reports whether there is to be another attempt: not where ctx ends
+// before. hurry ends the pause, and with it the next is the last.
+func (w *watch) pause(ctx context.Context, d time.Duration) bool {
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= d {
+		return false
+	}
+	select {
+	case <-w.hurried:
+		return false
+	default:
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-w.hurried:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// changed logs the step from taking to not taking spans and back. err with no span
+// rejected is an attempt that others follow. A collector that was never reached is
+// news; one that works from the start is not.
 func (w *watch) changed(err error, rejected int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
-	case rejected > 0:
-		w.lost += rejected
-		if !w.failing {
-			w.failing = true
-			w.log.Warn("collector does not take spans; they are dropped until it does",
-				"collector", w.target, "cause", safe(err.Error()))
-		}
-	case w.failing:
+	case err == nil && !w.failing:
+	case err == nil:
 		w.log.Info("collector takes spans again", "collector", w.target, "spans_lost", w.lost)
 		w.failing, w.lost = false, 0
+	default:
+		w.lost += rejected
+		if w.failing {
+			return
+		}
+		w.failing = true
+		msg := "collector does not take spans; trying again"
+		if rejected > 0 {
+			msg = "collector does not take spans; they are dropped until it does"
+		}
+		w.log.Warn(msg, "collector", w.target, "cause", safe(err.Error()))
 	}
 }
+
+// hurry makes running and later exports end with their next attempt.
+func (w *watch) hurry() { w.hurryOnce.Do(func() { close(w.hurried) }) }
 
 // abort makes running and later exports fail at once.
 func (w *watch) abort() { w.cancel() }
@@ -90,7 +139,7 @@ func (w *watch) abort() { w.cancel() }
 // Shutdown closes the connection.
 func (w *watch) Shutdown(ctx context.Context) error {
 	var err error
-	w.once.Do(func() {
+	w.shutOnce.Do(func() {
 		err = w.next.Shutdown(ctx)
 		w.cancel()
 		close(w.closed)

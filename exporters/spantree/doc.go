@@ -17,6 +17,8 @@
 // encloses its children. So the two spans of a client that left end when the server had
 // dropped the engine's request, not when the connection closed.
 //
+// docs/spans.md is the reference of all of it; a test here compares the two.
+//
 // Strings from clients are made valid UTF-8 (OTLP refuses anything else, and with it the
 // whole batch) and cut to a bounded length.
 package spantree

@@ -63,6 +63,26 @@ func TestTokenEventsWithinLimit(t *testing.T) {
 	}
 }
 
+// TestStepsThatWereNotCounted: none is a number, unknown is not.
+func TestStepsThatWereNotCounted(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		generated int
+		want      bool
+	}{{"messages lost", -1, false}, {"receives alone seen, steps lost", 4, false}, {"ended before its first token", 0, true}} {
+		r := requesttest.Plain()
+		s := r.Sequences[0]
+		s.GeneratedTokens, s.StepsTotal, s.Steps = c.generated, 0, nil
+		span := Build(r, Options{Level: 2, EventLimit: 128})[2]
+		for _, k := range []attribute.Key{semconv.TokenEventsTotal, semconv.TokenEventsLeftOut} {
+			got := slices.ContainsFunc(span.Attributes, func(kv attribute.KeyValue) bool { return kv.Key == k })
+			if got != c.want {
+				t.Errorf("%s: Build has %s: %v; want %v", c.name, k, got, c.want)
+			}
+		}
+	}
+}
+
 func value(t *testing.T, kvs []attribute.KeyValue, k attribute.Key) int64 {
 	t.Helper()
 	for _, kv := range kvs {

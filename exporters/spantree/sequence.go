@@ -77,8 +77,10 @@ func (b *builder) sequence(parent int, s *request.Sequence) {
 	if b.o.Level >= 2 && !s.Pooling {
 		var generated int
 		span.Events, generated = b.tokenEvents(s)
-		a.int(semconv.TokenEventsTotal, s.StepsTotal)
-		a.int(semconv.TokenEventsLeftOut, max(s.StepsTotal-generated, 0))
+		if counted(s) {
+			a.int(semconv.TokenEventsTotal, s.StepsTotal)
+			a.int(semconv.TokenEventsLeftOut, max(s.StepsTotal-generated, 0))
+		}
 	}
 	span.Attributes = a
 	i := b.add(span)
@@ -170,6 +172,10 @@ func (b *builder) sequenceError(s *request.Sequence) string {
 	}
 	return ""
 }
+
+// counted reports whether StepsTotal is known. Where it is not the Tracker leaves it at
+// 0, which it also is for a request that ended before its first token.
+func counted(s *request.Sequence) bool { return s.StepsTotal > 0 || s.GeneratedTokens == 0 }
 
 // phases adds wait, prefill and decode spans, in the order in which they began. A wait
 // that never ended ends with its request.
