@@ -42,3 +42,5 @@ require (
 	golang.org/x/text v0.42.0 // indirect
 	google.golang.org/genproto/googleapis/api v0.0.0-20260928230214-8a89bd6388cc // indirect
 )
+
+tool github.com/cilium/ebpf/cmd/bpf2go

@@ -189,7 +189,7 @@ func Incomplete() *request.Request {
 	for i := range s.Steps {
 		s.Steps[i].Time, s.Steps[i].Batch, s.Steps[i].Waiting = 0, -1, -1
 	}
-	r.Incomplete = []string{"queue_time:stats_disabled", "tail:events_lost"}
+	r.Incomplete = []string{"queue_time:stats_disabled", "tokens:events_lost"}
 	return r
 }
 
