@@ -126,7 +126,11 @@ func handle(c *counts, said map[key][]string, failedIn map[string]bool, e event,
 		if e.Test == "" {
 			if e.Action == "fail" && !failedIn[e.Package] {
 				c.Failed++
-				fmt.Fprint(out, strings.Join(said[k], ""))
+				for k, lines := range said { // of the package, and of tests that never ended
+					if k.pkg == e.Package {
+						fmt.Fprint(out, strings.Join(lines, ""))
+					}
+				}
 			}
 			return
 		}

@@ -36,7 +36,7 @@ func observe(ctx context.Context, s *settings.Settings, workload string) error {
 	log := instrument.NewLogger(os.Stderr, s.LogLevel)
 	otlp.SetLog(log)
 	return agent.Run(ctx, agent.Options{
-		Ebpf:         ebpf.Options{HeadBytes: s.HeadBytes, TailBytes: s.TailBytes, RingBytes: s.RingBytes, Log: log},
+		Ebpf:         ebpf.Options{Root: os.Getppid(), HeadBytes: s.HeadBytes, TailBytes: s.TailBytes, FrameBytes: s.FrameBytes, RingBytes: s.RingBytes, Log: log},
 		Export:       export(s, workload),
 		Record:       s.Record,
 		Content:      s.WithContent,

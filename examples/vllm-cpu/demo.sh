@@ -12,7 +12,9 @@ instrument=${1:?usage: demo.sh INSTRUMENT}
 root=$(cd "$here/../.." && pwd)
 recording=$root/probes/capture/testdata/recordings/vllm-0.32.0-otel
 
-title() { printf '\n\033[1m== %s\033[0m\n' "$*"; }
+bold= plain=
+[ ! -t 1 ] || bold=$'\033[1m' plain=$'\033[0m'
+title() { printf '\n%s== %s%s\n' "$bold" "$*" "$plain"; }
 
 title "Replaying a recording of a real vLLM 0.32.0"
 "$instrument" replay --output "$REPLAY_OUTPUT" "$recording"

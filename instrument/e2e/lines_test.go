@@ -55,6 +55,16 @@ func lineOf(lines []line, a *answer) *line {
 	return nil
 }
 
+// whole reports whether every answer has its line, with nothing missing.
+func whole(lines []line, answers []*answer) bool {
+	for _, a := range answers {
+		if l := lineOf(lines, a); a.method != "GET" && (l == nil || len(l.Incomplete) > 0) {
+			return false
+		}
+	}
+	return true
+}
+
 // checkLines compares the request lines of a recording with what the client was told.
 func checkLines(t *testing.T, lines []line, answers []*answer) {
 	t.Helper()

@@ -234,6 +234,7 @@ func TestLoadDefaults(t *testing.T) {
 		TracingLevel:   1,
 		Dialect:        "both",
 		Capture:        "auto",
+		FrameBytes:     262144,
 		HeadBytes:      16384, TailBytes: 4096, RingBytes: 8 << 20,
 	}
 	ignore := cmp.FilterPath(func(p cmp.Path) bool {

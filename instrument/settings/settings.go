@@ -50,6 +50,7 @@ type Settings struct {
 
 	Capture                         string // CaptureAuto, CaptureEBPF or CaptureOff
 	HeadBytes, TailBytes, RingBytes int
+	FrameBytes                      int
 	// Record is the recording's file, "" for none; WithContent keeps it unredacted.
 	Record      string
 	WithContent bool
@@ -180,6 +181,7 @@ func (l *loader) settings() *Settings {
 		TracingLevel:   int(get[int64](l, NameTracingLevel)),
 		Dialect:        get[string](l, NameDialect),
 		Capture:        get[string](l, NameCapture),
+		FrameBytes:     int(get[int64](l, NameFrameBytes)),
 		HeadBytes:      int(get[int64](l, NameHeadBytes)),
 		TailBytes:      int(get[int64](l, NameTailBytes)),
 		RingBytes:      int(get[int64](l, NameRingBytes)),

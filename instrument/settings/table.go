@@ -88,6 +88,7 @@ const (
 	NameTracingLevel       = "tracing.level"
 	NameDialect            = "dialect"
 	NameCapture            = "capture"
+	NameFrameBytes         = "capture.frame_bytes"
 	NameHeadBytes          = "capture.head_bytes"
 	NameTailBytes          = "capture.tail_bytes"
 	NameRingBytes          = "capture.ring_bytes"
@@ -108,7 +109,9 @@ const (
 	// Less than 1 KiB of head would cut off the ids that requests are joined by, and a
 	// tail there must be.
 	minHeadBytes, maxHeadBytes = 1 << 10, 48 << 10
-	minTailBytes, maxTailBytes = 1, 16 << 10
+	// The ring must hold several of the largest frames.
+	minFrameBytes, maxFrameBytes = 16 << 10, 1 << 20
+	minTailBytes, maxTailBytes   = 1, 16 << 10
 	// The ring must hold several events of the greatest size, and is kernel memory
 	// that nothing else can use.
 	minRingBytes, maxRingBytes = 256 << 10, 256 << 20
@@ -234,10 +237,13 @@ var table = []*Spec{
 		Help:   "how the workload is observed"},
 	{Name: NameHeadBytes, Kind: KindInt, Flag: "capture-head-bytes", Placeholder: "N",
 		Env: []string{"TOKENSCOPE_CAPTURE_HEAD_BYTES"}, Default: "16384", Min: minHeadBytes, Max: maxHeadBytes,
-		Help: "bytes captured from the start of each message or HTTP segment"},
+		Help: "bytes captured from the start of each HTTP segment and of messages that are too long"},
 	{Name: NameTailBytes, Kind: KindInt, Flag: "capture-tail-bytes", Placeholder: "N",
 		Env: []string{"TOKENSCOPE_CAPTURE_TAIL_BYTES"}, Default: "4096", Min: minTailBytes, Max: maxTailBytes,
 		Help: "bytes captured from its end when it is longer"},
+	{Name: NameFrameBytes, Kind: KindInt, Flag: "capture-frame-bytes", Placeholder: "N",
+		Env: []string{"TOKENSCOPE_CAPTURE_FRAME_BYTES"}, Default: "262144", Min: minFrameBytes, Max: maxFrameBytes,
+		Help: "engine messages are captured whole up to this length"},
 	{Name: NameRingBytes, Kind: KindInt, Flag: "capture-ring-bytes", Placeholder: "N",
 		Env: []string{"TOKENSCOPE_RING_BYTES"}, Default: "8388608", Min: minRingBytes, Max: maxRingBytes, PowerOfTwo: true,
 		Help: "size of the buffer between kernel and agent, a power of two"},

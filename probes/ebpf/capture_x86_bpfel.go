@@ -110,6 +110,7 @@ const (
 	captureProgZmqSocketEnter  = "zmq_socket_enter"
 	captureProgZmqSocketReturn = "zmq_socket_return"
 	captureVarAgentLevel       = "agent_level"
+	captureVarFrameBytes       = "frame_bytes"
 	captureVarHeadBytes        = "head_bytes"
 	captureVarIovecLimit       = "iovec_limit"
 	captureVarRootFound        = "root_found"
@@ -204,6 +205,7 @@ type captureMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type captureVariableSpecs struct {
 	AgentLevel    *ebpf.VariableSpec `ebpf:"agent_level"`
+	FrameBytes    *ebpf.VariableSpec `ebpf:"frame_bytes"`
 	HeadBytes     *ebpf.VariableSpec `ebpf:"head_bytes"`
 	IovecLimit    *ebpf.VariableSpec `ebpf:"iovec_limit"`
 	RootFound     *ebpf.VariableSpec `ebpf:"root_found"`
@@ -262,6 +264,7 @@ func (m *captureMaps) Close() error {
 // It can be passed to loadCaptureObjects or ebpf.CollectionSpec.LoadAndAssign.
 type captureVariables struct {
 	AgentLevel    *ebpf.Variable `ebpf:"agent_level"`
+	FrameBytes    *ebpf.Variable `ebpf:"frame_bytes"`
 	HeadBytes     *ebpf.Variable `ebpf:"head_bytes"`
 	IovecLimit    *ebpf.Variable `ebpf:"iovec_limit"`
 	RootFound     *ebpf.Variable `ebpf:"root_found"`

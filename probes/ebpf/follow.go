@@ -202,19 +202,36 @@ func (s *Source) attachReceives(p *process) {
 		if lib == nil || p.receives[lib] != nil {
 			continue
 		}
-		links, err := lib.attach(receiveProbes, s.kernel.programs, int(p.PID))
-		if errors.Is(err, unix.ESRCH) {
-			return // it has ended
-		}
-		if err != nil {
-			s.options.Log.Debug("received messages of this process cannot be seen", "pid", p.PID, "error", err)
-			continue
-		}
 		if p.receives == nil {
-			p.receives = map[*library][]io.Closer{}
+			p.receives = map[*library]*attachment{}
 		}
-		p.receives[lib] = links
+		p.receives[lib] = s.attach(lib, p.PID)
 	}
+}
+
+// attachment is a process's probes for receiving on one library, in place or on
+// their way.
+type attachment struct {
+	done  chan struct{}
+	links []io.Closer // once done
+}
+
+// attach puts the probes for receiving in a process, beside the goroutine that
+// empties the ring: the kernel takes some milliseconds for each, and on a busy
+// machine far more.
+func (s *Source) attach(lib *library, pid uint32) *attachment {
+	a := &attachment{done: make(chan struct{})}
+	s.aside.Go(func() {
+		defer close(a.done)
+		s.attaching <- struct{}{}
+		defer func() { <-s.attaching }()
+		links, err := lib.attach(receiveProbes, s.kernel.programs, int(pid))
+		if err != nil && !errors.Is(err, unix.ESRCH) { // else it has ended
+			s.options.Log.Debug("received messages of this process cannot be seen", "pid", pid, "error", err)
+		}
+		a.links = links
+	})
+	return a
 }
 
 // warnOnce logs one line a key.

@@ -47,9 +47,10 @@ func load(o Options, want, older []string) (l *loaded, failed map[string]error, 
 		return nil, nil, fmt.Errorf("parse bpf object: %w", err)
 	}
 	for name, value := range map[string]uint32{
-		captureVarHeadBytes: uint32(o.HeadBytes),
-		captureVarTailBytes: uint32(o.TailBytes),
-		captureVarRootPid:   uint32(o.Root),
+		captureVarHeadBytes:  uint32(o.HeadBytes),
+		captureVarTailBytes:  uint32(o.TailBytes),
+		captureVarFrameBytes: uint32(o.FrameBytes),
+		captureVarRootPid:    uint32(o.Root),
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {
 			return nil, nil, fmt.Errorf("set %s: %w", name, err)

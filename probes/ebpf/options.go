@@ -12,8 +12,12 @@ import (
 
 // Limits and defaults of Options.
 const (
-	// DefaultHeadBytes and DefaultTailBytes hold a step's outputs for 200 running
-	// requests, and of a long prompt's message its start and the fields behind it.
+	// DefaultFrameBytes holds a step's outputs for 4,000 running requests.
+	DefaultFrameBytes = 256 << 10
+	// MaxFrameBytes bounds a frame's place in the ring.
+	MaxFrameBytes = 4 << 20
+	// DefaultHeadBytes and DefaultTailBytes hold of a request with a long prompt its
+	// head, and what stands before and behind the prompt.
 	DefaultHeadBytes = 16 << 10
 	DefaultTailBytes = 4 << 10
 	// MaxCaptureBytes bounds head and tail together: a piece must leave room for
@@ -37,6 +41,9 @@ type Options struct {
 	// HeadBytes and TailBytes are how much is captured of a piece that is longer
 	// than both together.
 	HeadBytes, TailBytes int
+	// FrameBytes is up to which length a ZeroMQ frame is captured whole: what lies
+	// behind a cut in an engine's message cannot be read.
+	FrameBytes int
 	// RingBytes is the size of the kernel's ring, rounded up to a power of two.
 	RingBytes int
 	// Poll is the longest time between two looks at the ring.
@@ -60,6 +67,9 @@ func (o Options) withDefaults() (Options, error) {
 	if o.HeadBytes == 0 && o.TailBytes == 0 {
 		o.HeadBytes, o.TailBytes = DefaultHeadBytes, DefaultTailBytes
 	}
+	if o.FrameBytes == 0 {
+		o.FrameBytes = DefaultFrameBytes
+	}
 	if o.RingBytes == 0 {
 		o.RingBytes = DefaultRingBytes
 	}
@@ -77,6 +87,8 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("root pid %d is negative", o.Root)
 	case o.HeadBytes < 1 || o.TailBytes < 1 || o.HeadBytes+o.TailBytes > MaxCaptureBytes:
 		return o, fmt.Errorf("head %d and tail %d bytes: each must be at least 1, both together at most %d", o.HeadBytes, o.TailBytes, MaxCaptureBytes)
+	case o.FrameBytes < 0 || o.FrameBytes > MaxFrameBytes:
+		return o, fmt.Errorf("frame size %d is not between 0 and %d", o.FrameBytes, MaxFrameBytes)
 	case o.Poll < 0:
 		return o, fmt.Errorf("poll interval %v is negative", o.Poll)
 	case o.RingBytes < 0 || o.RingBytes > 1<<30:

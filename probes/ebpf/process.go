@@ -56,21 +56,20 @@ type process struct {
 	next              int64 // when its maps are looked at again
 	looks             int
 	// receives are the probes on zmq_msg_recv for this process, by library.
-	receives map[*library][]io.Closer
+	receives map[*library]*attachment
 }
 
 // detach gives up the probes for receiving, beside the goroutine that empties the
 // ring: the kernel takes a tenth of a second for each.
 func (s *Source) detach(p *process) {
-	var all []io.Closer
-	for _, links := range p.receives {
-		all = append(all, links...)
+	for _, a := range p.receives {
+		s.aside.Go(func() {
+			<-a.done
+			// A probe on a process that is gone is gone as well: no error matters.
+			closeAll(a.links)
+		})
 	}
 	p.receives = nil
-	if len(all) > 0 {
-		// A probe on a process that is gone is gone as well: no error matters.
-		s.detaching.Go(func() { closeAll(all) })
-	}
 }
 
 // maxProcesses bounds the agent's table, as the kernel's table is bounded.

@@ -97,6 +97,9 @@ func (r *run) poll() uint64 {
 	now := monotonic()
 	r.tellClock(now)
 	used := r.ring.filled()
+	// Before the events as well: one that was lost may be what shows that a later
+	// one, an end above all, is not the whole truth.
+	r.tellLost(now)
 	r.ring.drain(r.record)
 	r.tellLost(now)
 	if now-r.last >= int64(tickInterval) {

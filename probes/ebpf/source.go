@@ -16,12 +16,15 @@ import (
 // Source watches one workload. Run delivers its events on one goroutine; Features
 // and Stats may be called from any, until Close, which comes after Run has returned.
 type Source struct {
-	options   Options
-	features  []Feature
-	kernel    *loaded
-	links     []io.Closer
-	ring      *ring
-	detaching sync.WaitGroup // probes that are being given up
+	options  Options
+	features []Feature
+	kernel   *loaded
+	links    []io.Closer
+	ring     *ring
+	// aside are the goroutines that put probes in place or give them up; attaching
+	// lets one of the former work at a time.
+	aside     sync.WaitGroup
+	attaching chan struct{}
 
 	// What follows belongs to the goroutine that runs Run.
 	adopted   []captureAdopted
@@ -50,6 +53,7 @@ func Open(o Options) (*Source, error) {
 		libraries: map[fileID]*library{},
 		warned:    map[string]bool{},
 		dead:      map[uint32]bool{},
+		attaching: make(chan struct{}, 1),
 	}
 	if err := s.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open ebpf capture: %w", err), s.Close())
@@ -274,6 +278,7 @@ func (s *Source) Close() error {
 	for _, p := range s.processes {
 		s.detach(p)
 	}
+	s.aside.Wait()
 	var probes []io.Closer
 	for _, l := range s.libraries {
 		if l != nil {
@@ -281,7 +286,6 @@ func (s *Source) Close() error {
 		}
 	}
 	errs := closeAll(append(probes, s.links...))
-	s.detaching.Wait()
 	if s.ring != nil {
 		errs = append(errs, s.ring.Close())
 	}

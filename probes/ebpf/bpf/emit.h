@@ -52,14 +52,24 @@ static __always_inline void emit_sized(const struct event *e, const void *from, 
 	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
 }
 
-/* Emits e with the e->len bytes at from, or their head and tail. */
-static __noinline int emit_flat(struct event *e, const void *from)
+/*
+ * Emits e with the e->len bytes at from: all of them up to whole bytes, a
+ * constant; of more, the head and the tail.
+ */
+static __always_inline int emit_up_to(struct event *e, const void *from, const __u32 whole)
 {
 	const __u32 head = head_bytes, tail = tail_bytes;
 	struct event *r;
 	__u64 n = e->len;
 	long err;
 
+	if (n > head + tail && n <= whole) {
+		if (n <= whole / 4)
+			emit_sized(e, from, n, whole / 4);
+		else
+			emit_sized(e, from, n, whole);
+		return 0;
+	}
 	if (n <= head + tail) {
 		if (n <= 512)
 			emit_sized(e, from, n, 512);
@@ -89,6 +99,18 @@ static __noinline int emit_flat(struct event *e, const void *from)
 	}
 	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
 	return 0;
+}
+
+/* Emits e with the e->len bytes at from, or their head and tail. */
+static __noinline int emit_flat(struct event *e, const void *from)
+{
+	return emit_up_to(e, from, 0);
+}
+
+/* The same for a ZeroMQ frame: a step's outputs cannot be read behind a cut. */
+static __noinline int emit_frame_bytes(struct event *e, const void *from)
+{
+	return emit_up_to(e, from, frame_bytes);
 }
 
 /*

@@ -20,6 +20,7 @@
  * frozen (Linux 5.5 and later), and takes them as constant sizes.
  */
 const volatile __u32 head_bytes = 16384; /* captured from the front of a longer piece */
+const volatile __u32 frame_bytes = 262144; /* a ZeroMQ frame is captured whole up to here */
 const volatile __u32 tail_bytes = 4096;	 /* captured from its end */
 const volatile __u32 root_pid = 0;	 /* whose children are watched; 0: the agent's parent */
 const volatile __u32 iovec_limit = 32;	 /* buffers of one call that are looked at */

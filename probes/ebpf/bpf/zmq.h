@@ -129,7 +129,7 @@ static __always_inline void emit_frame(struct event *e, __u64 address)
 		goto unreadable; /* a layout that we do not know */
 	}
 	e->len = content[1];
-	emit_flat(e, (void *)content[0]);
+	emit_frame_bytes(e, (void *)content[0]);
 	return;
 
 unreadable:
