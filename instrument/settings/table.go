@@ -237,7 +237,7 @@ var table = []*Spec{
 		Help:   "how the workload is observed"},
 	{Name: NameHeadBytes, Kind: KindInt, Flag: "capture-head-bytes", Placeholder: "N",
 		Env: []string{"TOKENSCOPE_CAPTURE_HEAD_BYTES"}, Default: "16384", Min: minHeadBytes, Max: maxHeadBytes,
-		Help: "bytes captured from the start of each HTTP segment and of messages that are too long"},
+		Help: "bytes captured from the start of each HTTP segment or longer message"},
 	{Name: NameTailBytes, Kind: KindInt, Flag: "capture-tail-bytes", Placeholder: "N",
 		Env: []string{"TOKENSCOPE_CAPTURE_TAIL_BYTES"}, Default: "4096", Min: minTailBytes, Max: maxTailBytes,
 		Help: "bytes captured from its end when it is longer"},
