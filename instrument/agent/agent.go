@@ -157,7 +157,7 @@ func (a *agent) openRecording() {
 func attributes(res *resource.Resource) map[string]string {
 	m := make(map[string]string)
 	for _, kv := range res.Attributes() {
-		m[string(kv.Key)] = kv.Value.Emit()
+		m[string(kv.Key)] = kv.Value.String()
 	}
 	return m
 }

@@ -257,12 +257,10 @@ func (p *player) step(i int) {
 		}
 		p.http(capture.KindWrite, c, at, c.last)
 		p.http(capture.KindWrite, c, at+100, c.usage)
-		p.http(capture.KindWrite, c, at+200, chunkDone)
+		p.http(capture.KindWrite, c, at+200, m.done)
 		p.http(capture.KindWrite, c, at+300, m.lastChunk)
 	}
 }
-
-var chunkDone = chunk([]byte("data: [DONE]\n\n"))
 
 func (p *player) zmq(kind capture.Kind, typ capture.SocketType, pid uint32, conn, seq uint64, at int64, more bool, data []byte) {
 	p.emit(capture.Event{Kind: kind, Time: at, PID: pid, TID: pid, Conn: conn, Seq: seq, Socket: typ, More: more, Len: len(data), Data: data})

@@ -35,26 +35,26 @@ const (
 
 // template is one chat's messages.
 type template struct {
-	clock           int64 // wall − monotonic
-	core, frontEnd  uint32
-	ready           capture.Event
-	coreOut, feIn   uint64 // sockets of outputs
-	feOut, coreIn   uint64 // sockets of requests
-	identity        []byte
-	add             [][]byte   // fields
-	first, last     [][]byte   // fields of the first and the last output
-	middle          [][][]byte // fields of those between
-	stats           []byte
-	behind          []byte // what follows a step's timestamp
-	request         []byte
-	response        []byte   // head
-	role            []byte   // SSE documents, without their chunks' sizes
-	content         [][]byte // one a middle token
-	contentLast     []byte
-	usage, done     []byte
-	lastChunk       []byte
-	promptTokens    int
-	maxTokensInBody string
+	clock          int64 // wall − monotonic
+	core, frontEnd uint32
+	ready          capture.Event
+	coreOut, feIn  uint64 // sockets of outputs
+	feOut, coreIn  uint64 // sockets of requests
+	identity       []byte
+	add            [][]byte   // fields
+	first, last    [][]byte   // fields of the first and the last output
+	middle         [][][]byte // fields of those between
+	stats          []byte
+	behind         []byte // what follows a step's timestamp
+	request        []byte
+	response       []byte   // head
+	role           []byte   // SSE documents, without their chunks' sizes
+	content        [][]byte // one a middle token
+	contentLast    []byte
+	usage          []byte
+	done           []byte // whole chunks: [DONE], and the one of no bytes
+	lastChunk      []byte
+	promptTokens   int
 }
 
 // loadTemplate takes the chat out of the recording.
@@ -88,7 +88,7 @@ func loadTemplate(tb testing.TB) *template {
 			p.write(tb, e.Data)
 		}
 	}
-	if len(outputs) < 3 || p.add == nil || p.lastChunk == nil || len(p.content) == 0 || p.ready.Kind == 0 {
+	if len(outputs) < 3 || p.add == nil || p.lastChunk == nil || len(p.content) == 0 || p.done == nil || p.ready.Kind == 0 {
 		tb.Fatalf("%s: no whole chat %s in it", templateRecording, templateID)
 	}
 	for i, frame := range outputs {
@@ -134,7 +134,7 @@ func (p *template) write(tb testing.TB, data []byte) {
 		m := regexp.MustCompile(`"prompt_tokens":(\d+)`).FindSubmatch(doc)
 		p.promptTokens, _ = strconv.Atoi(string(m[1]))
 	default:
-		p.done = doc
+		p.done = data
 	}
 }
 

@@ -26,6 +26,11 @@ type seq struct {
 	engineDead bool
 	endedAt    int64 // when the engine's end, or the abort, was seen
 	lastSeen   int64
+
+	// next is the sequence whose output came behind this one's the last time.
+	next *seq
+	// forgotten: the Tracker does not know it by its id any more.
+	forgotten bool
 }
 
 // group is the engine requests in flight whose ids lead to one response id. Mostly one
@@ -47,6 +52,7 @@ func (t *Tracker) Add(a *Add) {
 	} else if s.settled() && s.added && a.Side == FrontEnd {
 		// The same id again: releases before 0.14 take a client's id as it is.
 		delete(t.seqs, s.EngineID)
+		s.leave()
 		if s = t.newSeq(a.ID, a.External, a.Suffixed); s == nil {
 			return
 		}
@@ -118,9 +124,10 @@ func (t *Tracker) Step(st *Step) {
 	if st.Side == Core && len(t.cores) < maxCores {
 		t.cores[st.PID] = struct{}{}
 	}
+	before := &t.front
 	for i := range st.Outputs {
 		o := &st.Outputs[i]
-		s := t.seqs[string(o.ID)]
+		s := t.behind(before, o.ID)
 		if s == nil {
 			if t.gone.has(o.ID) {
 				continue // it was emitted; this was under way
@@ -141,11 +148,29 @@ func (t *Tracker) Step(st *Step) {
 		if s.settled() && (!was || st.Side == FrontEnd && o.Finish != FinishNone) {
 			t.settledNow(s)
 		}
+		if !s.forgotten {
+			before = s
+		}
 	}
 	if st.Cut {
 		t.cutStep(st)
 	}
 }
+
+// behind finds the sequence of an output that follows before's. Steps have mostly the
+// same requests in the same order, so that the one which came there the last time is
+// tried first: comparing an id costs less than looking it up.
+func (t *Tracker) behind(before *seq, id []byte) *seq {
+	if s := before.next; s != nil && !s.forgotten && s.EngineID == string(id) {
+		return s
+	}
+	before.next = t.seqs[string(id)]
+	return before.next
+}
+
+// leave marks a sequence that the Tracker does not know any more. It holds no other then,
+// so that what points at it keeps one in memory and not a chain of them.
+func (s *seq) leave() { s.forgotten, s.next = true, nil }
 
 // output takes what a step gave a sequence, on the side where it was seen.
 func (t *Tracker) output(s *seq, st *Step, o *Output) {

@@ -148,6 +148,7 @@ func (t *Tracker) identify(r *Request) {
 
 func (t *Tracker) forget(s *seq) {
 	t.gone.add(s.EngineID)
+	s.leave()
 	if t.seqs[s.EngineID] == s {
 		delete(t.seqs, s.EngineID)
 	}

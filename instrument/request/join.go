@@ -1,5 +1,7 @@
 package request
 
+import "strings"
+
 // This file joins: which engine requests belong to which exchange.
 
 // call is an Exchange and what was joined to it.
@@ -197,12 +199,29 @@ func (g *group) fits(c *call) bool {
 
 func differ[T comparable](a, b *T) bool { return a != nil && b != nil && *a != *b }
 
-// mayBeNamed reports whether an open call could still name the group: its response has
-// no id yet and it began before the group did.
-func (t *Tracker) mayBeNamed(g *group) bool {
+// unnamed is when the first of the open calls that have no engine request yet began,
+// by the prefix of the ids that their endpoint gives.
+type unnamed map[string]int64
+
+func (t *Tracker) unnamed() unnamed {
+	first := make(unnamed)
 	for _, c := range t.calls {
+		if len(c.seqs) > 0 {
+			continue
+		}
 		p := idPrefix(c.x.Endpoint)
-		if len(c.seqs) == 0 && c.x.FirstByte <= g.lastSeen && len(g.key) >= len(p) && g.key[:len(p)] == p {
+		if at, ok := first[p]; !ok || c.x.FirstByte < at {
+			first[p] = c.x.FirstByte
+		}
+	}
+	return first
+}
+
+// mayName reports whether one of the calls could still name the group: it began before
+// the group's last message.
+func (u unnamed) mayName(g *group) bool {
+	for p, at := range u {
+		if at <= g.lastSeen && strings.HasPrefix(g.key, p) {
 			return true
 		}
 	}

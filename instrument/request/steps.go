@@ -1,6 +1,9 @@
 package request
 
-import "sort"
+import (
+	"cmp"
+	"slices"
+)
 
 // stepKeeper keeps the steps that token events are made of, in bounded memory: the
 // first eight, the last, and those with the largest gaps before them; at most limit,
@@ -9,7 +12,7 @@ type stepKeeper struct {
 	limit int
 	total int
 	first []TokenStep
-	// gaps is a min-heap by gap, so that the smallest makes room.
+	// gaps is a min-heap by gap once it is full, so that the smallest makes room.
 	gaps    []gapStep
 	last    TokenStep
 	lastGap float64
@@ -30,7 +33,10 @@ func (k *stepKeeper) add(s TokenStep) {
 	if k.limit <= 0 {
 		return
 	}
-	if len(k.first) < min(keepFirst, k.limit) {
+	if n := min(keepFirst, k.limit); len(k.first) < n {
+		if k.first == nil {
+			k.first = make([]TokenStep, 0, n)
+		}
 		k.first = append(k.first, s)
 		k.last, k.hasLast, k.lastGap = s, false, 0
 		return
@@ -43,7 +49,8 @@ func (k *stepKeeper) add(s TokenStep) {
 	k.lastGap = s.TS - prev
 }
 
-// push keeps g if there is room, or a smaller gap to put out.
+// push keeps g if there is room, or a smaller gap to put out. The heap is made when the
+// room is used up; shorter requests need none.
 func (k *stepKeeper) push(g gapStep) {
 	room := k.limit - len(k.first) - 1
 	if room <= 0 {
@@ -51,13 +58,10 @@ func (k *stepKeeper) push(g gapStep) {
 	}
 	if len(k.gaps) < room {
 		k.gaps = append(k.gaps, g)
-		for i := len(k.gaps) - 1; i > 0; {
-			p := (i - 1) / 2
-			if k.gaps[p].gap <= k.gaps[i].gap {
-				break
+		if len(k.gaps) == room {
+			for i := room/2 - 1; i >= 0; i-- {
+				k.sink(i)
 			}
-			k.gaps[p], k.gaps[i] = k.gaps[i], k.gaps[p]
-			i = p
 		}
 		return
 	}
@@ -65,16 +69,21 @@ func (k *stepKeeper) push(g gapStep) {
 		return
 	}
 	k.gaps[0] = g
-	for i := 0; ; {
+	k.sink(0)
+}
+
+// sink moves the step at i down to its place in the heap.
+func (k *stepKeeper) sink(i int) {
+	for {
 		c := 2*i + 1
 		if c >= len(k.gaps) {
-			break
+			return
 		}
 		if c+1 < len(k.gaps) && k.gaps[c+1].gap < k.gaps[c].gap {
 			c++
 		}
 		if k.gaps[i].gap <= k.gaps[c].gap {
-			break
+			return
 		}
 		k.gaps[i], k.gaps[c] = k.gaps[c], k.gaps[i]
 		i = c
@@ -91,7 +100,7 @@ func (k *stepKeeper) steps(until float64) []TokenStep {
 	if k.hasLast {
 		out = append(out, k.last)
 	}
-	sort.SliceStable(out, func(i, j int) bool { return out[i].Total < out[j].Total })
+	slices.SortFunc(out, func(a, b TokenStep) int { return cmp.Compare(a.Total, b.Total) })
 	n := 0
 	for _, s := range out {
 		if s.TS <= until {

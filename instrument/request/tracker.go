@@ -84,7 +84,9 @@ type Tracker struct {
 	offset int64
 	stats  Stats
 
-	seqs   map[string]*seq
+	seqs map[string]*seq
+	// front is none; its next is the sequence of the last step's first output.
+	front  seq
 	groups map[string]*group
 	calls  map[*Exchange]*call
 	// named are open calls whose response id is known before the response (X-Request-Id).
@@ -165,24 +167,42 @@ func (t *Tracker) advance(now int64) {
 		return
 	}
 	t.scan = now
-	for _, c := range sortOrdered(slices.Collect(maps.Keys(t.waiting))) {
+	// What is due is chosen before anything ends: the end of one does not change another.
+	var calls []*call
+	for c := range t.waiting {
 		if t.over(c) {
-			t.finish(c)
+			calls = append(calls, c)
 		}
 	}
-	for _, g := range sortOrdered(slices.Collect(maps.Keys(t.orphans))) {
-		if now-g.lastSeen >= lingerForHTTP && g.free(true) && !t.mayBeNamed(g) {
-			t.finishOrphan(g)
+	for _, c := range sortOrdered(calls) {
+		t.finish(c)
+	}
+	var groups []*group
+	for g := range t.orphans {
+		if now-g.lastSeen >= lingerForHTTP && g.free(true) {
+			groups = append(groups, g)
+		}
+	}
+	if len(groups) > 0 {
+		callers := t.unnamed()
+		for _, g := range sortOrdered(groups) {
+			if !callers.mayName(g) {
+				t.finishOrphan(g)
+			}
 		}
 	}
 	if now-t.sweep < sweepEvery {
 		return
 	}
 	t.sweep = now
-	for _, g := range sortOrdered(slices.Collect(maps.Values(t.groups))) {
+	groups = groups[:0]
+	for _, g := range t.groups {
 		if now-g.lastSeen >= maxIdle && g.free(false) {
-			t.finishOrphan(g)
+			groups = append(groups, g)
 		}
+	}
+	for _, g := range sortOrdered(groups) {
+		t.finishOrphan(g)
 	}
 }
 

@@ -32,6 +32,7 @@ func (x *exchange) forget() {
 	x.ex, x.req.ex, x.res.ex = nil, nil, nil
 	x.req.tail.reset()
 	x.res.tail.reset()
+	x.res.repeat.reset()
 	clear(x.req.json.keep[:])
 	clear(x.res.json.keep[:])
 }

@@ -44,8 +44,10 @@ type responseBody struct {
 	json scanner
 	tail tail
 	sse  sse
-	ex   *request.Exchange
-	form form
+	// repeat is an event of the stream that said nothing new.
+	repeat repeat
+	ex     *request.Exchange
+	form   form
 
 	// Of the present document:
 	typ      [maxType]byte // "type" of the root
@@ -55,8 +57,10 @@ type responseBody struct {
 	index    int  // of the present choice; −1 where it does not say
 	position int  // of the present choice
 	finish   string
-	inMeta   bool // inside SGLang's meta_info
-	started  bool // it is a message_start, whose usage comes before anything was made
+	inMeta   bool   // inside SGLang's meta_info
+	started  bool   // it is a message_start, whose usage comes before anything was made
+	told     bool   // it said something that was booked
+	text     []byte // its last text, valid only during the call that fed it
 
 	// cutAt is the time of a segment that lacks bytes which may have carried the
 	// first output; firstLost says that nothing can tell its time any more.
@@ -79,7 +83,8 @@ const maxType = 64
 func (b *responseBody) reset(ex *request.Exchange) {
 	b.tail.reset()
 	b.sse.reset()
-	*b = responseBody{json: b.json, tail: b.tail, sse: b.sse, ex: ex}
+	b.repeat.reset()
+	*b = responseBody{json: b.json, tail: b.tail, sse: b.sse, repeat: b.repeat, ex: ex}
 	b.document()
 }
 
@@ -87,7 +92,7 @@ func (b *responseBody) reset(ex *request.Exchange) {
 func (b *responseBody) document() {
 	b.json.reset()
 	b.typLen, b.isError, b.output, b.index, b.position, b.finish = 0, false, false, -1, -1, ""
-	b.inMeta, b.started = false, false
+	b.inMeta, b.started, b.told, b.text = false, false, false, nil
 }
 
 // feed takes a piece of the body that was written at t.
@@ -154,6 +159,12 @@ func (b *responseBody) event(t int64, name []byte) {
 	if b.isError && b.ex.ErrorType == "" {
 		b.ex.ErrorType = string(typ)
 	}
+}
+
+// plain reports whether the event that just ended said nothing, so that another one
+// like it will say nothing either.
+func (b *responseBody) plain() bool {
+	return b.json.object && !b.told && !b.isError && (b.ex.FirstToken != 0 || b.firstLost)
 }
 
 func (b *responseBody) child(parent node, key []byte) node {
@@ -305,6 +316,7 @@ func (b *responseBody) finished() {
 	for len(b.ex.FinishReasons) <= b.index {
 		b.ex.FinishReasons = append(b.ex.FinishReasons, "")
 	}
+	b.told = true
 	b.ex.FinishReasons[b.index] = b.finish
 	b.finish = ""
 }
@@ -312,7 +324,9 @@ func (b *responseBody) finished() {
 func (b *responseBody) scalar(n node, k kind, v token) {
 	switch n {
 	case resText:
-		b.output = b.output || k == kindString && len(v.raw) > 0
+		if k == kindString {
+			b.output, b.text = b.output || len(v.raw) > 0, v.raw
+		}
 	case resIndex:
 		if i, ok := integer64(k, v); ok && i >= 0 {
 			b.index = int(min(i, maxChoices))
@@ -323,11 +337,11 @@ func (b *responseBody) scalar(n node, k kind, v token) {
 		}
 	case resID:
 		if b.ex.ResponseID == "" {
-			b.ex.ResponseID = str(k, v)
+			b.ex.ResponseID, b.told = str(k, v), true
 		}
 	case resModel:
 		if b.ex.ResponseModel == "" {
-			b.ex.ResponseModel = str(k, v)
+			b.ex.ResponseModel, b.told = str(k, v), true
 		}
 	case resObject:
 		b.isError = k == kindString && string(v.raw) == "error"
@@ -336,10 +350,12 @@ func (b *responseBody) scalar(n node, k kind, v token) {
 			b.typLen = copy(b.typ[:], v.raw)
 		}
 	case resErrorType:
+		b.told = true
 		if b.ex.ErrorType == "" {
 			b.ex.ErrorType = str(k, v)
 		}
 	case resPrompt, resCompletion, resCached, resReasoning:
+		b.told = true
 		b.counted(n, k, v)
 	}
 }

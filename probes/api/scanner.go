@@ -113,9 +113,6 @@ func (s *scanner) reset() {
 	s.tok = token{}
 }
 
-// done reports whether nothing more can come.
-func (s *scanner) done() bool { return s.at == atEnd }
-
 // stop ends the document: what comes next is unknown.
 func (s *scanner) stop() { s.at = atEnd }
 

@@ -49,26 +49,42 @@ func (s *sse) feed(b *responseBody, t int64, p []byte) {
 			s.in = inField
 		}
 	}
+	var event []byte // p from the present event's start on; nil where that is not in p
 	for len(p) > 0 {
+		if s.between() {
+			if n := b.repeat.match(p); n > 0 {
+				b.ex.Events++
+				p = p[n:]
+				continue
+			}
+			event = p
+		}
 		i := bytes.IndexByte(p, '\n')
 		if i < 0 {
 			s.piece(b, p)
 			return
 		}
 		s.piece(b, p[:i])
-		s.lineEnd(b, t)
 		p = p[i+1:]
+		s.lineEnd(b, t, event[:max(0, len(event)-len(p))])
 	}
 }
 
-// lineEnd is the end of a line; of an empty one, it is the end of an event.
-func (s *sse) lineEnd(b *responseBody, t int64) {
+// between reports whether nothing of an event was seen yet.
+func (s *sse) between() bool { return s.in == inField && s.length == 0 && !s.data && s.nameN == 0 }
+
+// lineEnd is the end of a line; of an empty one, it is the end of an event. event is the
+// event so far; empty where it is not known from its start.
+func (s *sse) lineEnd(b *responseBody, t int64, event []byte) {
 	empty := s.length == 0
 	switch {
 	case s.in == inLost && !empty:
 	case empty:
 		if s.data {
 			b.event(t, s.name[:s.nameN])
+			if len(event) > 0 && b.plain() {
+				b.repeat.learn(event, b.text)
+			}
 			b.document()
 		}
 		s.reset()

@@ -59,6 +59,32 @@ func chunkChain(p []byte) bool {
 	return whole > 0
 }
 
+// quickDigits bounds the size of a chunk that bareChunk takes: 16 MiB, far above what one
+// write has.
+const quickDigits = 6
+
+// bareChunk reports whether p begins with a whole chunk that is not the last and has no
+// extensions, as nearly every chunk comes: one a write. data is what is in it, rest what
+// is behind it.
+func bareChunk(p []byte) (data, rest []byte, ok bool) {
+	size, n := 0, 0
+	for n < len(p) && n < quickDigits {
+		v, hex := unhex(p[n])
+		if !hex {
+			break
+		}
+		size = size<<4 | int(v)
+		n++
+	}
+	from := n + len(crlf)
+	to := from + size
+	if n == 0 || size == 0 || len(p) < to+len(crlf) ||
+		p[n] != '\r' || p[n+1] != '\n' || p[to] != '\r' || p[to+1] != '\n' {
+		return nil, p, false
+	}
+	return p[from:to], p[to+len(crlf):], true
+}
+
 func unhex(b byte) (v byte, ok bool) {
 	switch {
 	case '0' <= b && b <= '9':

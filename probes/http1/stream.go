@@ -236,6 +236,13 @@ func (c *Conn) messageEnd(s *stream, t int64) {
 func (c *Conn) chunked(s *stream, t int64, p []byte) (rest []byte) {
 	switch s.state {
 	case stChunkSize:
+		if s.digits == 0 {
+			// Taken at once it leaves the stream as the steps below do: before the next size.
+			if data, rest, ok := bareChunk(p); ok {
+				c.body(s, t, data, 0)
+				return rest
+			}
+		}
 		for i, b := range p {
 			v, ok := unhex(b)
 			if !ok {

@@ -41,6 +41,26 @@ func (c *cursor) null() bool {
 	return true
 }
 
+// fixedBytes is how long a value with a lead byte is, itself included, where the lead
+// byte alone tells (numbers, nil, booleans, short strings); 0 for all others. Source: the
+// msgpack specification, "Formats".
+var fixedBytes = func() (n [256]uint8) {
+	for lead := range n {
+		switch {
+		case lead < 0x80, lead >= 0xe0: // small integers
+			n[lead] = 1
+		case lead >= 0xa0 && lead < 0xc0: // short strings
+			n[lead] = 1 + uint8(lead&0x1f)
+		}
+	}
+	n[0xc0], n[0xc2], n[0xc3] = 1, 1, 1 // nil, false, true
+	n[0xca], n[0xcb] = 5, 9             // floats
+	for i := range 4 {
+		n[0xcc+i], n[0xd0+i] = 1+1<<i, 1+1<<i // integers of 1, 2, 4, 8 bytes
+	}
+	return n
+}()
+
 // skip passes over one value, whatever is in it.
 func (c *cursor) skip() error {
 	b := []byte(*c)
@@ -50,8 +70,11 @@ func (c *cursor) skip() error {
 		if uint64(len(b)) < pending {
 			return errShort
 		}
-		if lead := b[0]; lead < 0x80 || lead >= 0xe0 || lead == 0xc0 {
-			b = b[1:] // a small integer or nil: most values
+		if n := fixedBytes[b[0]]; n > 0 { // most values
+			if len(b) < int(n) {
+				return errShort
+			}
+			b = b[n:]
 			continue
 		}
 		var n uint32

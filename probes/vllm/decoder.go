@@ -36,6 +36,9 @@ type Decoder struct {
 	events []request.EngineEvent
 	ids    [][]byte
 	fields []field
+	// plain and scheduler are what came before and may come again (repeat.go).
+	plain     plainFields
+	scheduler schedulerStats
 }
 
 // NewDecoder returns a Decoder that calls sink.

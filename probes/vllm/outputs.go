@@ -181,6 +181,11 @@ func (d *Decoder) readOutput(c *cursor) error {
 	if o.Tokens, err = readTokens(c); err != nil {
 		return err
 	}
+	if d.plain.skip(c, n) {
+		d.step.Outputs = append(d.step.Outputs, o)
+		return nil
+	}
+	behindTokens := *c
 	moved := 0 // by how much fields come earlier than from 0.9.2 on
 	if n < poolingFields {
 		moved = 1
@@ -213,6 +218,7 @@ func (d *Decoder) readOutput(c *cursor) error {
 			return err
 		}
 	}
+	d.plain.learn(&o, n, behindTokens[:len(behindTokens)-len(*c)])
 	d.step.Outputs = append(d.step.Outputs, o)
 	return nil
 }
@@ -342,11 +348,15 @@ func readSpec(c *cursor) (*request.SpecDecoding, error) {
 
 // readStats reads the scheduler's statistics: a map, or nil where there are none.
 func (d *Decoder) readStats(c *cursor) error {
+	if d.scheduler.skip(c) {
+		d.step.Running, d.step.Waiting = d.scheduler.running, d.scheduler.waiting
+		return nil
+	}
 	m, err := c.take()
 	if err != nil {
 		return err
 	}
-	skipped := 0
+	raw, skipped := m, 0
 	n, err := m.dict()
 	if err != nil {
 		return nil
@@ -366,6 +376,7 @@ func (d *Decoder) readStats(c *cursor) error {
 	if d.step.Waiting >= 0 {
 		d.step.Waiting += skipped
 	}
+	d.scheduler.learn(raw, d.step.Running, d.step.Waiting)
 	return nil
 }
 
