@@ -11,7 +11,9 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/sdk/resource"
@@ -146,12 +148,22 @@ func (a *agent) openRecording() {
 	if !a.o.Content {
 		clean = redact.New().Event
 	}
-	w, err := capture.NewWriter(a.o.Record, h, clean)
+	w, err := capture.NewWriter(recordingPath(a.o.Record, supervise.AgentStart()), h, clean)
 	if err != nil {
 		a.o.Log.Error("nothing is recorded", "error", err)
 		return
 	}
 	a.record = w
+}
+
+// recordingPath is where the nth agent of a workload records: one that was started again
+// must not overwrite what the one before it has kept.
+func recordingPath(path string, n int) string {
+	if n <= 1 {
+		return path
+	}
+	ext := filepath.Ext(path)
+	return fmt.Sprintf("%s.%d%s", strings.TrimSuffix(path, ext), n, ext)
 }
 
 func attributes(res *resource.Resource) map[string]string {
