@@ -8,6 +8,8 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -27,8 +29,9 @@ const (
 	healthyLife = 30 * time.Second
 	// After this many deaths in a row (half a minute) another try would not help.
 	maxDeaths = 10
-	// How long the last words of a dead agent are waited for. They are in the pipe
-	// already; the limit is for a child of its own that still holds the other end.
+	// How long the last words of a dead agent are waited for, and its exit status. The
+	// words are in the pipe already; the limit is for one whose end the kernel has not
+	// closed yet, or that a child of the agent's still holds.
 	lastWordsLimit = 100 * time.Millisecond
 )
 
@@ -38,9 +41,10 @@ const selfExe = "/proc/self/exe"
 // A keeper keeps an agent running. It has one goroutine, which ends when close is
 // called, when the agent has failed for good or when it has died too often.
 type keeper struct {
-	opt  AgentOptions
-	reap *reaper
-	log  *lineLog
+	opt    AgentOptions
+	reap   *reaper
+	log    *lineLog
+	starts int // agents that we have tried to start
 
 	// settled is closed when there is no use in waiting for the first agent any
 	// longer: it is ready, or gone.
@@ -137,7 +141,8 @@ type agentEnd struct {
 	how    string
 }
 
-// runAgent starts one agent and returns when it has ended, or has drained when asked to.
+// runAgent starts one agent and returns when its end has come or begun, or when it has
+// drained after being asked to.
 func (k *keeper) runAgent() agentEnd {
 	a, err := k.startAgent()
 	if err != nil {
@@ -149,17 +154,19 @@ func (k *keeper) runAgent() agentEnd {
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
-		failed = k.readStatus(a.status)
+		failed = k.readStatus(a.status, a.life.watch)
 	}()
 
 	asked := false
 	select {
 	case <-a.exited:
+	case <-a.life.gone:
 	case <-k.stop:
 		asked = true
 		a.lifeline.Close()
 		select {
 		case <-a.exited:
+		case <-a.life.gone:
 		case <-read:
 			// Drained. What it still does, such as taking its probes off, nobody needs
 			// to wait for.
@@ -170,21 +177,46 @@ func (k *keeper) runAgent() agentEnd {
 			return agentEnd{asked: true}
 		}
 	}
+	limit := time.NewTimer(lastWordsLimit)
+	defer limit.Stop()
 	_ = a.status.SetReadDeadline(time.Now().Add(lastWordsLimit))
 	<-read
-	return agentEnd{asked: asked, failed: failed, how: exitStatusOf(a.process.status).String()}
+	end := agentEnd{asked: asked, failed: failed}
+	if asked {
+		return end
+	}
+	select {
+	case <-a.exited:
+		end.how = exitStatusOf(a.process.status).String()
+	case <-limit.C:
+		end.how = "the kernel is still clearing up after it"
+		go k.logExit(a.process)
+	}
+	return end
+}
+
+// logExit logs how an agent ended that was given up before it could be reaped.
+func (k *keeper) logExit(p *process) {
+	select {
+	case <-p.exited:
+		k.log.say(slog.LevelInfo, "earlier agent has left", "pid", p.pid, "how", exitStatusOf(p.status))
+	case <-k.done:
+	}
 }
 
 // readStatus reads an agent's status lines up to their end and says whether it failed
-// for good.
-func (k *keeper) readStatus(status io.Reader) (failed bool) {
+// for good. It calls watch when the agent says that it holds its life lock.
+func (k *keeper) readStatus(status io.Reader, watch func()) (failed bool) {
 	lines := bufio.NewScanner(status)
 	lines.Buffer(make([]byte, maxStatusLine), maxStatusLine)
 	for lines.Scan() {
 		word, text, _ := strings.Cut(lines.Text(), " ")
 		switch word {
+		case statusWatch:
+			watch()
 		case statusReady:
 			k.settle()
+			k.log.say(slog.LevelDebug, "agent is ready", "start", k.starts)
 		case statusFailed:
 			if !failed {
 				k.log.say(slog.LevelError, "agent failed: the workload runs on without it", "reason", text)
@@ -203,21 +235,24 @@ func (k *keeper) readStatus(status io.Reader) (failed bool) {
 	return failed
 }
 
-// An agentProcess is a running agent with our ends of its pipes.
+// An agentProcess is a running agent with our ends of its pipes and its life lock.
 type agentProcess struct {
 	*process
 	lifeline, status *os.File
+	life             *lifeLock
 }
 
 func (a *agentProcess) close() {
 	a.lifeline.Close()
 	a.status.Close()
+	a.life.close()
 }
 
 // startAgent starts an agent in a session of its own: no signal of the terminal reaches
 // it, nor one for our process group. It gets no parent death signal, as it must outlive
 // us to drain.
 func (k *keeper) startAgent() (_ *agentProcess, err error) {
+	k.starts++
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("start agent: %w", err)
@@ -242,18 +277,25 @@ func (k *keeper) startAgent() (_ *agentProcess, err error) {
 		open = append(open, pipe[0], pipe[1])
 	}
 
+	life, err := newLifeLock()
+	if err != nil {
+		k.log.say(slog.LevelDebug, "a killed agent will be replaced late", "error", err)
+	}
+
 	path, name := k.opt.Path, k.opt.Path
 	if path == "" {
 		path, name = selfExe, os.Args[0]
 	}
 	const stderr = 2 // everything of ours goes to standard error
 	p, err := k.reap.start(path, append([]string{name}, k.opt.Args...), &syscall.ProcAttr{
-		Env: k.opt.Env,
+		Env: agentEnv(k.opt.Env, k.starts),
 		Files: []uintptr{uintptr(null), stderr, stderr,
-			lifelineFD: uintptr(lifeline[0]), statusFD: uintptr(status[1])},
+			// A lock without a file is −1, which is closedFD.
+			lifelineFD: uintptr(lifeline[0]), statusFD: uintptr(status[1]), lifeFD: uintptr(life.fd)},
 		Sys: &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {
+		life.close()
 		return nil, err
 	}
 	open = []int{null, lifeline[0], status[1]}
@@ -263,5 +305,14 @@ func (k *keeper) startAgent() (_ *agentProcess, err error) {
 		process:  p,
 		lifeline: os.NewFile(uintptr(lifeline[1]), "lifeline"),
 		status:   os.NewFile(uintptr(status[0]), "status"),
+		life:     life,
 	}, nil
+}
+
+// agentEnv is the environment of the agent that is start number n. A number that is there
+// already is another supervisor's.
+func agentEnv(env []string, n int) []string {
+	return append(slices.DeleteFunc(slices.Clone(env), func(v string) bool {
+		return strings.HasPrefix(v, agentStartVar+"=")
+	}), agentStartVar+"="+strconv.Itoa(n))
 }

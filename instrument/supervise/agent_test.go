@@ -61,6 +61,9 @@ func TestAgentKilledIsRestarted(t *testing.T) {
 	if got := strings.Count(p.stderr.String(), "agent ended, will be restarted"); got != 2 {
 		t.Errorf("restarts in the log = %d; want 2: %s", got, p.stderr.String())
 	}
+	if got := agentLog(dir, "number"); !slices.Equal(got, []string{"1", "2", "3"}) {
+		t.Errorf("AgentStart() in the agents = %q; want 1, 2, 3", got)
+	}
 }
 
 // The supervisor is signalled; the agent is in another session and ignores what comes
@@ -133,8 +136,11 @@ func TestDrainedAgentIsNotWaitedFor(t *testing.T) {
 		t.Errorf("standard error = %q; want nothing", got)
 	}
 	waitFor(t, "status pipe closed", func() bool { return len(agentLog(dir, "closed")) == 1 })
-	if got := agentLog(dir, "closed"); got[0] != "<nil> false false" {
-		t.Errorf("AgentSide.Close() error, descriptors 3 and 4 open = %q; want <nil> false false", got[0])
+	if got := agentLog(dir, "closed"); got[0] != "<nil> false false false" {
+		t.Errorf("AgentSide.Close() error, descriptors 3 to 5 open = %q; want <nil> false false false", got[0])
+	}
+	if got := agentLog(dir, "started"); len(got) != 1 {
+		t.Errorf("agents started = %q; want no other after the drained one", got)
 	}
 	if err := unix.Kill(agent, unix.SIGKILL); err != nil {
 		t.Errorf("kill agent %d: %v; want it left alone and alive", agent, err)
@@ -156,7 +162,7 @@ func TestAgentSideClosesUnderASend(t *testing.T) {
 			break // full
 		}
 	}
-	side := newAgentSide(os.NewFile(uintptr(lifeline[0]), "lifeline"), os.NewFile(uintptr(status[1]), "status"))
+	side := newAgentSide(os.NewFile(uintptr(lifeline[0]), "lifeline"), os.NewFile(uintptr(status[1]), "status"), nil)
 	sent := make(chan error)
 	go func() { sent <- side.Warn("does not fit") }()
 	if err := side.Close(); err != nil {
@@ -243,6 +249,7 @@ func TestOpenAgentSideWithoutSupervisor(t *testing.T) {
 func FuzzReadStatus(f *testing.F) {
 	for _, seed := range []string{
 		"ready\n", "failed no BTF\n", "warn ring is small\nready\n", "", "\n", "ready", "fail\n",
+		"watch\nready\n", "watch", "watchful\n",
 		"nonsense \x00\xff\n", strings.Repeat("x", 3*maxStatusLine) + "\nfailed\n",
 	} {
 		f.Add([]byte(seed))
@@ -251,21 +258,28 @@ func FuzzReadStatus(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in []byte) {
 		k := &keeper{log: log, settled: make(chan struct{})}
 		rest := strings.NewReader(string(in))
-		got := k.readStatus(rest)
+		watches := 0
+		got := k.readStatus(rest, func() { watches++ })
 		if n, _ := io.Copy(io.Discard, rest); n != 0 {
 			t.Errorf("readStatus(%q) left %d bytes; want all read", in, n)
 		}
-		failed, settled := false, false
+		failed, settled, wantWatches := false, false, 0
 		for _, line := range strings.Split(string(in), "\n") {
 			if len(line) >= maxStatusLine {
 				break // nothing after it counts
 			}
 			word, _, _ := strings.Cut(strings.TrimSuffix(line, "\r"), " ")
+			if word == statusWatch {
+				wantWatches++
+			}
 			failed = failed || word == statusFailed
 			settled = settled || word == statusFailed || word == statusReady
 		}
 		if got != failed {
 			t.Errorf("readStatus(%q) = %v; want %v", in, got, failed)
+		}
+		if watches != wantWatches {
+			t.Errorf("readStatus(%q) called watch %d times; want %d", in, watches, wantWatches)
 		}
 		select {
 		case <-k.settled:

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,10 +18,26 @@ import (
 const (
 	lifelineFD = 3
 	statusFD   = 4
+	lifeFD     = 5
 )
+
+// agentStartVar is the variable of AgentStart, in the agent's environment only.
+const agentStartVar = "TOKENSCOPE_AGENT_START"
+
+// AgentStart says which of its supervisor's agents this process is: 1 for the first, more
+// where others were started before it, and so the workload may have run unseen. 0 stands
+// for a process that no supervisor has started as its agent.
+func AgentStart() int {
+	n, err := strconv.Atoi(os.Getenv(agentStartVar))
+	if err != nil || n < 1 {
+		return 0
+	}
+	return n
+}
 
 // The words that begin a status line.
 const (
+	statusWatch  = "watch"
 	statusReady  = "ready"
 	statusFailed = "failed"
 	statusWarn   = "warn"
@@ -41,15 +58,24 @@ var ErrNoSupervisor = errors.New("not started by a supervisor")
 // called from any goroutine.
 type AgentSide struct {
 	lifeline, status *os.File
-	done             chan struct{}
+	// life has the lock that says that this process lives; nil where there is none. It
+	// stays open, as do the others, while watch runs, which holds on to the AgentSide.
+	life *os.File
+	done chan struct{}
 }
 
 // OpenAgentSide takes over the two pipes that the supervisor left in descriptors 3 and
-// 4. Call it once and before anything else is opened. The error is ErrNoSupervisor where
-// they are something else.
+// 4, and the life lock on descriptor 5, without which all else works. Call it once and
+// before anything else is opened. The error is ErrNoSupervisor where the pipes are
+// something else.
 func OpenAgentSide() (*AgentSide, error) {
 	if !isPipe(lifelineFD, unix.O_RDONLY) || !isPipe(statusFD, unix.O_WRONLY) {
 		return nil, ErrNoSupervisor
+	}
+	var life *os.File
+	if takeLifeLock(lifeFD) {
+		unix.CloseOnExec(lifeFD)
+		life = os.NewFile(lifeFD, "life lock")
 	}
 	for _, fd := range []int{lifelineFD, statusFD} {
 		// A process that the agent starts must hold neither.
@@ -58,12 +84,17 @@ func OpenAgentSide() (*AgentSide, error) {
 			return nil, fmt.Errorf("prepare supervisor pipe: %w", err)
 		}
 	}
-	return newAgentSide(os.NewFile(lifelineFD, "lifeline"), os.NewFile(statusFD, "status")), nil
+	a := newAgentSide(os.NewFile(lifelineFD, "lifeline"), os.NewFile(statusFD, "status"), life)
+	if life != nil {
+		// An error means that the supervisor is gone: Done says so.
+		_ = a.send(statusWatch, "")
+	}
+	return a, nil
 }
 
-// newAgentSide takes over two pipes that do not block.
-func newAgentSide(lifeline, status *os.File) *AgentSide {
-	a := &AgentSide{lifeline: lifeline, status: status, done: make(chan struct{})}
+// newAgentSide takes over two pipes that do not block and a life lock, which may be nil.
+func newAgentSide(lifeline, status, life *os.File) *AgentSide {
+	a := &AgentSide{lifeline: lifeline, status: status, life: life, done: make(chan struct{})}
 	go a.watch()
 	return a
 }
@@ -116,10 +147,15 @@ func (a *AgentSide) send(word, text string) error {
 }
 
 // Close tells the supervisor that everything is sent: it stops waiting, whatever this
-// process still has to do. Both descriptors are closed when Close returns, also under a
+// process still has to do. An agent that closes before Done is as good as dead: another
+// takes its place at once. All descriptors are closed when Close returns, also under a
 // line that another goroutine is sending, which fails then. Done is closed as well.
 func (a *AgentSide) Close() error {
 	err := errors.Join(a.lifeline.Close(), a.status.Close())
+	if a.life != nil {
+		// Last: a free lock without the status pipe's end looks like a death.
+		err = errors.Join(err, a.life.Close())
+	}
 	<-a.done
 	return err
 }

@@ -41,21 +41,33 @@
 //
 // # Agent protocol
 //
-// The agent finds two pipes. Descriptor 3 is the read end of the lifeline, on which
+// The agent finds two pipes and a file. Descriptor 3 is the read end of the lifeline, on which
 // nothing is ever written: its end tells the agent to drain and end. Descriptor 4 is
 // the write end of the status pipe, on which it writes lines:
 //
+//	watch            I hold the life lock
 //	ready            capture is attached
 //	failed REASON    there is no use in going on: do not restart me
 //	warn TEXT        log this
 //
-// The agent closes the status pipe when everything is sent, before it takes its probes
-// off, for which the kernel needs a while. So after the workload's end we close the
+// Descriptor 5 is an empty file in memory, the agent's own, for the life lock: a POSIX
+// write lock on the whole of it (F_SETLK), which the agent takes before anything else. It
+// says "watch" when it has it, and from then on we wait for the lock (F_SETLKW). When it
+// is free, the agent's end has begun, long before the kernel has taken its probes off and
+// lets it be reaped; lifelock.go says why. Without a lock the agent's end is noticed when
+// it is reaped.
+//
+// The agent's environment, never the workload's, has TOKENSCOPE_AGENT_START: 1 for the
+// first agent that we start, 2 for the next, and so on (see AgentStart).
+//
+// When everything is sent, the agent closes the status pipe and then the lock's file,
+// before it takes its probes off, for which the kernel needs a while. So after the workload's end we close the
 // lifeline and wait for the first of three: the status pipe's end, the agent's end, or
 // Options.FlushTimeout, after which a warning says that spans are still being sent.
 // Nobody kills the agent then, unless we are PID 1: the kernel ends all of a PID
 // namespace with its PID 1.
 //
-// An agent that ends unasked is started again, with back-off; nothing waits for it
-// then. AgentSide is the agent's half of this.
+// An agent that ends unasked is replaced by another, with back-off; nothing waits for it
+// then. Its pipes are closed and its exit, whenever that comes, means nothing any more. An
+// agent that was told to end is never replaced. AgentSide is the agent's half of this.
 package supervise

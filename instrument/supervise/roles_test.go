@@ -68,7 +68,11 @@ func beSupervisor(arg string) {
 	})
 	cancel()
 	if !s.Leaks {
-		if err := goleak.Find(); err != nil {
+		var ignore []goleak.Option
+		if s.AgentMode == "stuck" { // outlives us, with its lock
+			ignore = append(ignore, goleak.IgnoreAnyFunction("github.com/tokenscope/tokenscope/instrument/supervise.(*lifeLock).wait"))
+		}
+		if err := goleak.Find(ignore...); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(99)
 		}
@@ -89,10 +93,20 @@ func beAgent(mode, dir string) {
 		os.Exit(91)
 	}
 	fmt.Fprintln(log, "started", os.Getpid(), "fds", openFDs())
+	fmt.Fprintln(log, "number", AgentStart())
 	switch mode {
-	case "ready", "stuck", "drained":
+	case "ready", "stuck", "drained", "lingers":
 		_ = side.Ready()
 		fmt.Fprintln(log, "ready", os.Getpid())
+	case "half dead": // the first one, as a process that the kernel still takes apart
+		_ = side.Ready()
+		fmt.Fprintln(log, "ready", os.Getpid())
+		if AgentStart() == 1 {
+			_ = unix.Close(lifeFD)
+			<-side.Done()
+			fmt.Fprintln(log, "told", os.Getpid())
+			select {}
+		}
 	case "warn":
 		for range 20 {
 			_ = side.Warn("two\nlines")
@@ -109,9 +123,12 @@ func beAgent(mode, dir string) {
 	switch mode {
 	case "stuck":
 		select {}
+	case "lingers": // dies while it drains, and is long in dying
+		_ = unix.Close(lifeFD)
+		select {}
 	case "drained":
 		err := side.Close()
-		fmt.Fprintln(log, "closed", err, isOpen(lifelineFD), isOpen(statusFD))
+		fmt.Fprintln(log, "closed", err, isOpen(lifelineFD), isOpen(statusFD), isOpen(lifeFD))
 		time.Sleep(30 * time.Second) // or until the test has seen that it lives on
 	}
 	os.Exit(0)
@@ -123,7 +140,7 @@ func isOpen(fd int) bool {
 }
 
 // openFDs lists the descriptors that this process was started with: all that are not
-// close-on-exec, as everything is that a Go program opens, and the two pipes.
+// close-on-exec, as everything is that a Go program opens, and those of the protocol.
 func openFDs() string {
 	names, _ := filepath.Glob("/proc/self/fd/*")
 	var fds []string
@@ -133,7 +150,7 @@ func openFDs() string {
 		if err != nil {
 			continue // the one that listed the others
 		}
-		if flags&unix.FD_CLOEXEC == 0 || fd == lifelineFD || fd == statusFD {
+		if flags&unix.FD_CLOEXEC == 0 || fd == lifelineFD || fd == statusFD || fd == lifeFD {
 			fds = append(fds, strconv.Itoa(fd))
 		}
 	}

@@ -96,8 +96,8 @@ func TestDescriptors(t *testing.T) {
 				t.Errorf("descriptors of the workload:\n%s\nwant:\n%s", got, plain)
 			}
 			started := agentLog(dir, "started")
-			if len(started) != 1 || !strings.HasSuffix(started[0], "fds 0,1,2,3,4") {
-				t.Errorf("agent log = %q; want one start with descriptors 0 to 4", started)
+			if len(started) != 1 || !strings.HasSuffix(started[0], "fds 0,1,2,3,4,5") {
+				t.Errorf("agent log = %q; want one start with descriptors 0 to 5", started)
 			}
 		})
 	}

@@ -166,6 +166,15 @@ func appendString(dst []byte, s string) []byte {
 	return append(dst, b...)
 }
 
+// Bounds of the names of connections. They come from a file that may hold anything, and
+// are kept until the connection's close.
+const (
+	// maxConnName is more than two addresses take.
+	maxConnName = 128
+	// maxConnNames is far more than any fixture has open.
+	maxConnNames = 1 << 16
+)
+
 // lineReader turns lines into events. Connections of the fixtures have names
 // ("127.0.0.1:37532") that come again after a close; they get numbers here.
 type lineReader struct {
@@ -205,17 +214,27 @@ func (r *lineReader) read(b []byte) (*Event, error) {
 		}
 		r.e.Conn = n
 	case KindOpen, KindRead, KindWrite, KindClose:
-		r.e.Conn = r.conn(l.Conn, kind)
+		n, err := r.conn(l.Conn, kind)
+		if err != nil {
+			return nil, err
+		}
+		r.e.Conn = n
 	}
 	return &r.e, nil
 }
 
-func (r *lineReader) conn(name string, kind Kind) uint64 {
+func (r *lineReader) conn(name string, kind Kind) (uint64, error) {
 	if n, err := strconv.ParseUint(name, 10, 64); err == nil {
-		return n
+		return n, nil
+	}
+	if len(name) > maxConnName {
+		return 0, fmt.Errorf("parse event: a connection's name has %d bytes; at most %d are read", len(name), maxConnName)
 	}
 	n, ok := r.conns[name]
 	if !ok || kind == KindOpen {
+		if !ok && len(r.conns) >= maxConnNames {
+			return 0, fmt.Errorf("parse event: more than %d connections are open", maxConnNames)
+		}
 		if r.conns == nil {
 			r.conns = make(map[string]uint64)
 		}
@@ -226,5 +245,5 @@ func (r *lineReader) conn(name string, kind Kind) uint64 {
 	if kind == KindClose {
 		delete(r.conns, name)
 	}
-	return n
+	return n, nil
 }

@@ -54,6 +54,8 @@ func (h *Header) SeedBytes() (seed [32]byte, err error) {
 const (
 	// maxLine bounds a line: an event holds at most some MiB, and base64 adds a third.
 	maxLine = 64 << 20
+	// maxMeta bounds a fixture's description; the longest has some KiB.
+	maxMeta = 1 << 20
 	// eventsFile and metaFile are the parts of a recorded fixture's folder.
 	eventsFile = "events.jsonl.gz"
 	metaFile   = "meta.json"
@@ -134,7 +136,7 @@ type fixtureMeta struct {
 }
 
 func (r *Recording) openFixture(dir string) error {
-	b, err := os.ReadFile(filepath.Join(dir, metaFile))
+	b, err := readMeta(filepath.Join(dir, metaFile))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("open recording: %w", err)
 	}
@@ -146,8 +148,23 @@ func (r *Recording) openFixture(dir string) error {
 	}
 	seed := sha256.Sum256(b)
 	r.Header = Header{Version: RecordingVersion, Seed: hex.EncodeToString(seed[:]), Content: true, EngineVersion: m.Version}
-	r.clock = &Event{Kind: KindClock, Offset: m.OffsetNs}
+	if m.OffsetNs != 0 {
+		r.clock = &Event{Kind: KindClock, Offset: m.OffsetNs}
+	}
 	return nil
+}
+
+// readMeta reads a small regular file. A folder that somebody sent may have anything by
+// that name: a pipe would never end.
+func readMeta(name string) ([]byte, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxMeta {
+		return nil, fmt.Errorf("%s: not a regular file of at most %d bytes", name, maxMeta)
+	}
+	return os.ReadFile(name)
 }
 
 // line reads one line; its bytes are valid until the next call.
