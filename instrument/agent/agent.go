@@ -25,6 +25,7 @@ import (
 	"github.com/tokenscope/tokenscope/probes/capture"
 	"github.com/tokenscope/tokenscope/probes/ebpf"
 	"github.com/tokenscope/tokenscope/probes/redact"
+	"github.com/tokenscope/tokenscope/probes/vllm"
 )
 
 // Options say what the agent does beside a workload.
@@ -127,13 +128,13 @@ func newAgent(ctx context.Context, o Options) (*agent, error) {
 	}
 	opts := request.Options{Emit: a.emit, Random: rand.NewChaCha8(seed).Uint64}
 	if o.Export.Tree.Level >= 2 {
-		opts.KeepSteps = o.Export.Tree.EventLimit
+		opts.KeepSteps = max(o.Export.Tree.EventLimit, 1) // with a limit of 0 they are still counted
 	}
 	a.pipe = NewPipeline(opts, o.TraceContext)
 	if o.Record != "" {
 		a.openRecording()
 	}
-	if !a.export.Enabled() && a.record == nil {
+	if !a.export.Enabled() {
 		a.summary = &summary.Table{Limit: summaryRows}
 	}
 	return a, nil
@@ -232,6 +233,10 @@ var ownTracing = [][]byte{[]byte("--otlp-traces-endpoint"), []byte("--oltp-trace
 
 // exec looks at a command line of the workload.
 func (a *agent) exec(e *capture.Event) {
+	if model := vllm.ServedModel(e.Data); model != "" && a.engine.Model == "" {
+		a.engine.Model = model
+		a.export.SetEngine(a.engine)
+	}
 	for arg := range bytes.SplitSeq(e.Data, []byte{0}) {
 		for _, flag := range ownTracing {
 			if bytes.HasPrefix(arg, flag) && a.export.Enabled() {

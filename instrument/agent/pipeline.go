@@ -5,6 +5,7 @@ package agent
 
 import (
 	"context"
+	"slices"
 
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
@@ -43,9 +44,29 @@ func NewPipeline(o request.Options, traceContext bool) *Pipeline {
 	if traceContext {
 		o.Extract = extract
 	}
-	t := request.NewTracker(o)
-	d := vllm.NewDecoder(t)
-	return &Pipeline{tracker: t, http: api.NewServer(t), engine: d, messages: stream.NewAssembler(d), lost: make(map[capture.Cause]uint64)}
+	p := &Pipeline{lost: make(map[capture.Cause]uint64)}
+	emit := o.Emit
+	o.Emit = func(r *request.Request) {
+		p.explain(r)
+		emit(r)
+	}
+	p.tracker = request.NewTracker(o)
+	p.http = api.NewServer(p.tracker)
+	p.engine = vllm.NewDecoder(p.tracker)
+	p.messages = stream.NewAssembler(p.engine)
+	return p
+}
+
+// explain says of a request without its engine side whether that side was there and
+// not understood: another engine, or a release that is too old or too new.
+func (p *Pipeline) explain(r *request.Request) {
+	i := slices.Index(r.Incomplete, request.EngineNotCaptured)
+	if i < 0 {
+		return
+	}
+	if s := p.engine.Stats(); s.Unknown > 0 && s.Add.Decoded == 0 && s.Outputs.Decoded == 0 {
+		r.Incomplete[i] = request.EngineNotDecoded
+	}
 }
 
 // Event takes the next event. It keeps nothing of it.

@@ -123,7 +123,7 @@ func replayPipeline(h *capture.Header, o *ReplayOptions, emit func(*request.Requ
 	}
 	opts := request.Options{Emit: emit, Random: rand.NewChaCha8(seed).Uint64, Engine: h.Engine, EngineVersion: h.EngineVersion}
 	if o.Tree.Level >= 2 {
-		opts.KeepSteps = o.Tree.EventLimit
+		opts.KeepSteps = max(o.Tree.EventLimit, 1) // with a limit of 0 they are still counted
 	}
 	return NewPipeline(opts, o.TraceContext), nil
 }

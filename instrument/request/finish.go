@@ -120,6 +120,9 @@ func (t *Tracker) emit(r *Request, seqs []*seq, m *missing) {
 		r.ErrorType = ErrorClientDisconnect
 	}
 	r.Usage = usage(r, seqs)
+	if t.offset == 0 {
+		m.add(WallClockUnknown)
+	}
 	r.Incomplete = m.list
 	t.identify(r)
 	t.stats.Emitted++
@@ -174,6 +177,10 @@ func (s *seq) complete(rust bool, m *missing) {
 	}
 	if !s.HasArrival {
 		m.add(ArrivalNotCaptured)
+	}
+	if s.sent.foreign || s.received.foreign {
+		s.ForeignClock = true
+		m.add(EngineClockForeign)
 	}
 	if !s.added {
 		s.RustFrontEnd = rust

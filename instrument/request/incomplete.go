@@ -5,6 +5,9 @@ package request
 const (
 	// EngineNotCaptured: the response names an id that no engine message had.
 	EngineNotCaptured = "engine:not_captured"
+	// EngineNotDecoded: engine messages were captured, but of an engine or release that
+	// is not understood.
+	EngineNotDecoded = "engine:not_decoded"
 	// EngineNotJoined: the response named no id, and the engine request behind it could
 	// not be told from others.
 	EngineNotJoined = "engine:not_joined"
@@ -19,6 +22,12 @@ const (
 	ResponseBodyCut = "response_body:not_captured_whole"
 	// ResponseEndNotSeen: capture or the workload ended before the response did.
 	ResponseEndNotSeen = "response:end_not_seen"
+	// WallClockUnknown: nothing said how the monotonic clock relates to the wall clock;
+	// points in time are off, lengths are right.
+	WallClockUnknown = "time:wall_clock_unknown"
+	// EngineClockForeign: the engine's stamps are not of this machine's clock. Their
+	// differences are right; they cannot be placed beside captured times.
+	EngineClockForeign = "engine_clock:of_another_machine"
 	// QueueTimeStatsDisabled: the engine sends no scheduler events (--disable-log-stats).
 	QueueTimeStatsDisabled = "queue_time:stats_disabled"
 	// StartNotCaptured: capture began after the request had entered the engine.

@@ -91,6 +91,9 @@ type Sequence struct {
 	// FirstTokenS, LastTokenS: the engine's stamps of the outputs that the front-end
 	// counted. 0 where not seen.
 	QueuedS, ScheduledS, FirstTokenS, LastTokenS float64
+	// ForeignClock: the engine's seconds are of another machine's clock. Differences
+	// hold; Request.WallS does not.
+	ForeignClock bool
 	// Waits are the times in which it was not running: the first wait and one per
 	// preemption (End 0 where it never ran again).
 	Waits []Wait

@@ -325,6 +325,36 @@ func TestTrackerPreemption(t *testing.T) {
 	}
 }
 
+// Streaming sessions are queued again: the queue time runs from the last QUEUED before
+// the first SCHEDULED, and nothing later changes it.
+func TestTrackerQueuedSeveralTimes(t *testing.T) {
+	s := newScript(Options{})
+	x := s.http(1, nil)
+	s.add(2, id, nil)
+	s.step(10, out(id, 1, FinishNone, queued(3), queued(5), scheduled(6)))
+	s.step(20, out(id, 1, FinishLength, queued(15), scheduled(16)))
+	s.answer(21, x, "chatcmpl-a")
+	if q := s.only(t).Sequences[0]; q.QueuedS != .005 || q.ScheduledS != .006 {
+		t.Errorf("queued %v, scheduled %v; want .005, .006", q.QueuedS, q.ScheduledS)
+	}
+}
+
+// The engine runs on another machine, whose clock counts from another start.
+func TestTrackerForeignClock(t *testing.T) {
+	s := newScript(Options{})
+	x := s.http(1, nil)
+	s.add(2, id, nil)
+	const other = 100_000_000
+	s.side(FrontEnd, front, 10, 10+other, []Output{out(id, 1, FinishNone, queued(3+other), scheduled(4+other))})
+	s.side(FrontEnd, front, 12, 12+other, []Output{out(id, 1, FinishLength)})
+	s.answer(13, x, "chatcmpl-a")
+	r := s.only(t)
+	q := r.Sequences[0]
+	if !q.ForeignClock || !slices.Contains(r.Incomplete, EngineClockForeign) || q.LastTokenTime != 12*ms || q.Metrics().GenerationTimeMs == nil {
+		t.Errorf("got %s %+v; want a foreign clock named, and the lengths kept", describe(s.out), q)
+	}
+}
+
 func TestTrackerLostMessages(t *testing.T) {
 	run := func(during func(s *script)) *Request {
 		s := newScript(Options{})

@@ -26,13 +26,28 @@ type view struct {
 
 	cached, prompt int
 	spec           *SpecDecoding
+	// foreign: the stamps are not of the clock by which messages are captured.
+	foreign bool
 }
+
+// A message is stamped before it is sent and received. On one machine it is captured
+// moments later, or minutes on a front-end that hangs; clocks of two machines, which
+// count from their start, or of two time namespaces differ by any amount.
+const (
+	maxEarlyS = 1
+	maxLateS  = 600
+)
 
 func newView() view { return view{finish: FinishNone, cached: -1, prompt: -1} }
 
 // take adds an output.
 func (v *view) take(st *Step, o *Output) {
 	v.seen = true
+	if st.HasTimestamp {
+		if late := float64(st.Time)/1e9 - st.TimestampS; late < -maxEarlyS || late > maxLateS {
+			v.foreign = true
+		}
+	}
 	for _, e := range o.Events {
 		v.event(e)
 	}

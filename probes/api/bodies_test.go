@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -42,7 +43,7 @@ func show(x *request.Exchange) string {
 	if x.Model != "" {
 		add("model", x.Model)
 	}
-	if x.Stream != nil {
+	if x.Stream != nil && *x.Stream {
 		add("stream", *x.Stream)
 	}
 	if x.Prompts != 0 {
@@ -334,4 +335,35 @@ func FuzzBodies(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A body that leaves "stream" out asks for one answer; one that was not read to its end,
+// or says something odd, does not say.
+func TestRequestStreamDefault(t *testing.T) {
+	for name, c := range map[string]struct{ path, body, want string }{
+		"left out":                    {"/v1/completions", `{"model":"m"}`, "false"},
+		"false":                       {"/v1/completions", `{"stream":false}`, "false"},
+		"true":                        {"/v1/completions", `{"stream":true}`, "true"},
+		"null":                        {"/v1/completions", `{"stream":null}`, "unknown"},
+		"a word, which may mean true": {"/v1/completions", `{"stream":"true"}`, "unknown"},
+		"not to its end":              {"/v1/completions", `{"model":"m",`, "unknown"},
+		"no object":                   {"/v1/completions", `[1]`, "unknown"},
+		"no stream at this endpoint":  {"/v1/embeddings", `{"input":"a"}`, "unknown"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, _ := lookup([]byte(c.path))
+			x := &request.Exchange{Endpoint: e.kind}
+			var b requestBody
+			b.reset(x)
+			b.feed([]byte(c.body))
+			b.end()
+			got := "unknown"
+			if x.Stream != nil {
+				got = strconv.FormatBool(*x.Stream)
+			}
+			if got != c.want {
+				t.Errorf("stream of %s = %s; want %s", c.body, got, c.want)
+			}
+		})
+	}
 }

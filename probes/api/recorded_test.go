@@ -132,7 +132,7 @@ func digest(x *request.Exchange, lines []line) string {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s id=%s status=%d model=%s/%s prompts=%d", x.Route, x.ResponseID, x.Status, x.Model, x.ResponseModel, x.Prompts)
-	if x.Stream != nil {
+	if x.Stream != nil && *x.Stream {
 		fmt.Fprintf(&b, " stream=%v", *x.Stream)
 	}
 	p := &x.Params

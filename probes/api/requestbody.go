@@ -35,6 +35,8 @@ type requestBody struct {
 	ex   *request.Exchange
 	// opaque: the body's encoding is not read.
 	opaque bool
+	// asked: the body has the key "stream", whatever its value.
+	asked bool
 	// ids says that the prompts' array holds token ids: it is one prompt.
 	ids bool
 	// The limit on tokens has three names; which counts depends on the endpoint.
@@ -83,6 +85,19 @@ func (b *requestBody) end() {
 		b.tail.finish(b)
 	}
 	b.tail.reset()
+	if b.json.whole && b.json.object && !b.asked && streams(b.ex.Endpoint) {
+		b.ex.Stream = new(bool) // a body that leaves it out asks for one answer
+	}
+}
+
+// streams reports whether an endpoint can answer with a stream, so that not to ask for
+// one says something.
+func streams(e request.Endpoint) bool {
+	switch e {
+	case request.EndpointChat, request.EndpointCompletions, request.EndpointResponses, request.EndpointMessages:
+		return true
+	}
+	return false
 }
 
 func (b *requestBody) child(parent node, key []byte) node {
@@ -91,6 +106,7 @@ func (b *requestBody) child(parent node, key []byte) node {
 		case "model":
 			return reqModel
 		case "stream":
+			b.asked = true
 			return reqStream
 		case "request_id", "rid":
 			return reqID

@@ -100,6 +100,7 @@ type scanner struct {
 	keep   [maxToken]byte // tok.raw, when it came in pieces
 	kept   int
 	object bool // the document is an object
+	whole  bool // the document came to its own end
 }
 
 type level struct {
@@ -110,6 +111,7 @@ type level struct {
 
 func (s *scanner) reset() {
 	s.at, s.depth, s.cur, s.key, s.nested, s.slash, s.kept, s.object = atValue, 0, root, false, 0, false, 0, false
+	s.whole = false
 	s.tok = token{}
 }
 
@@ -225,7 +227,7 @@ func (s *scanner) pop(v visitor, array bool) {
 // after is the end of a value.
 func (s *scanner) after() {
 	if s.at = atNext; s.depth == 0 {
-		s.at = atEnd
+		s.at, s.whole = atEnd, true
 	}
 }
 
