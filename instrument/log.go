@@ -134,7 +134,8 @@ func appendLine(b []byte, text string) []byte {
 	return append(b, quoted[1:len(quoted)-1]...)
 }
 
-func unsafeRune(r rune) bool { return r == utf8.RuneError || unicode.IsControl(r) }
+// unsafeRune also holds for what turns the direction of a line or ends it for some.
+func unsafeRune(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }
 
 // quoteWord gives a word of the command line as it is, or quoted where it could not be
 // told from its surroundings.

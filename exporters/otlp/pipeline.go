@@ -273,14 +273,20 @@ func size(r *request.Request) int64 {
 		perSequence = 512
 		perStep     = 56
 		perWait     = 16
+		perReason   = 16 // words are shared
+		perCount    = 8
 	)
 	n := perRequest + len(r.ID) + len(r.Model) + len(r.Lora) + len(r.Tracestate)
 	if h := r.HTTP; h != nil {
-		n += len(h.Path) + len(h.UserAgent) + len(h.Host) + len(h.Traceparent) + len(h.Tracestate) + len(h.Baggage) +
-			len(h.RequestID) + len(h.Model) + len(h.BodyID) + len(h.ResponseID) + len(h.ResponseModel)
+		n += len(h.Path) + len(h.UserAgent) + len(h.Host) + len(h.Traceparent) + len(h.Tracestate) +
+			len(h.RequestID) + len(h.Model) + len(h.BodyID) + len(h.ResponseID) + len(h.ResponseModel) +
+			cap(h.FinishReasons)*perReason
 	}
 	for _, s := range r.Sequences {
 		n += perSequence + len(s.EngineID) + cap(s.Steps)*perStep + cap(s.Waits)*perWait
+		if s.Spec != nil {
+			n += (cap(s.Spec.Histogram) + cap(s.Spec.PerStepAccepted) + cap(s.Spec.PerStepDrafted)) * perCount
+		}
 	}
 	return int64(n)
 }

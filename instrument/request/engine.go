@@ -39,6 +39,8 @@ type group struct {
 	key      string
 	seqs     []*seq
 	lastSeen int64
+	// unclaimed counts the seqs that no call has taken.
+	unclaimed int
 }
 
 // Add implements EngineSink.
@@ -90,7 +92,7 @@ func (t *Tracker) Add(a *Add) {
 }
 
 func (t *Tracker) newSeq(id, external []byte, suffixed bool) *seq {
-	if len(id) == 0 || len(id) > maxID || len(t.seqs) >= t.opts.MaxOpen {
+	if len(id) == 0 || len(id) > maxID || len(t.seqs) >= t.opts.MaxOpen && !t.makeRoom() {
 		t.stats.RefusedSequences++
 		return nil
 	}
@@ -110,6 +112,7 @@ func (t *Tracker) newSeq(id, external []byte, suffixed bool) *seq {
 	delete(t.orphans, g)
 	s.group = g
 	g.seqs = append(g.seqs, s)
+	g.unclaimed++
 	t.seqs[s.EngineID] = s
 	t.gone.remove(s.EngineID)
 	t.claimByName(s)

@@ -1,5 +1,7 @@
 package request
 
+import "slices"
+
 // Endpoint is a kind of API call, whatever its route is called.
 type Endpoint uint8
 
@@ -37,8 +39,8 @@ type Exchange struct {
 	Proto       string // "1.1", "1.0"
 	UserAgent   string
 	Host        string
-	// Traceparent, Tracestate, Baggage and RequestID (X-Request-Id) are headers as sent.
-	Traceparent, Tracestate, Baggage, RequestID string
+	// Traceparent, Tracestate and RequestID (X-Request-Id) are headers as sent.
+	Traceparent, Tracestate, RequestID string
 
 	// From the request's body; zero or nil where the body does not say or was not seen.
 	Model       string
@@ -74,6 +76,39 @@ type Exchange struct {
 	// ResponseCut: the response's body was not captured whole, so that fields of it may
 	// be missing.
 	ResponseCut bool
+}
+
+// clone is a copy that shares nothing that may change.
+func (x *Exchange) clone() *Exchange {
+	c := *x
+	c.FinishReasons = slices.Clone(x.FinishReasons)
+	if x.Usage != nil {
+		c.Usage = new(*x.Usage)
+	}
+	return &c
+}
+
+// maxChoices is the largest n that is believed. vLLM refuses more than 16384
+// (VLLM_MAX_N_SEQUENCES); where the server does not read it, a body may say anything.
+const maxChoices = 16384
+
+// choices is how many sequences are asked for of each prompt; 0 where that is not known.
+func (x *Exchange) choices() int {
+	switch x.Endpoint {
+	case EndpointChat, EndpointCompletions, EndpointGenerate:
+	default:
+		return 1
+	}
+	if x.BodyMissing && x.Params.N == nil {
+		return 0
+	}
+	if n := x.Params.N; n != nil {
+		if *n < 1 || *n > maxChoices {
+			return 0
+		}
+		return *n
+	}
+	return 1
 }
 
 // Usage is a response's own token counts; −1 where a number was not said.

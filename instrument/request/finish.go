@@ -86,14 +86,14 @@ func (t *Tracker) finishOrphan(g *group) {
 func (t *Tracker) emit(r *Request, seqs []*seq, m *missing) {
 	r.WallOffset = t.offset
 	r.Engine, r.EngineVersion = t.engine, t.version
-	n := 1
-	if r.HTTP != nil && r.HTTP.Params.N != nil {
-		n = *r.HTTP.Params.N
-	} else {
-		for _, s := range seqs {
-			n = max(n, s.child+1)
-		}
+	n := 0
+	if r.HTTP != nil {
+		n = r.HTTP.choices()
 	}
+	for _, s := range seqs {
+		n = max(n, s.child+1)
+	}
+	n = max(n, 1)
 	slices.SortFunc(seqs, func(a, b *seq) int {
 		return cmp.Or(cmp.Compare(a.prompt, b.prompt), cmp.Compare(a.child, b.child), cmp.Compare(a.order, b.order))
 	})
@@ -158,6 +158,9 @@ func (t *Tracker) forget(s *seq) {
 	g := s.group
 	if i := slices.Index(g.seqs, s); i >= 0 {
 		g.seqs = slices.Delete(g.seqs, i, i+1)
+		if s.call == nil {
+			g.unclaimed--
+		}
 	}
 	if len(g.seqs) == 0 {
 		delete(t.orphans, g)
@@ -318,7 +321,7 @@ func (s *Sequence) FinishWord(r *Request) string {
 	}
 	// The front-end told the engine to drop it: a stop string, or the client has left.
 	if x := r.HTTP; x != nil {
-		if s.Index < len(x.FinishReasons) && x.FinishReasons[s.Index] != "" {
+		if s.Index >= 0 && s.Index < len(x.FinishReasons) && x.FinishReasons[s.Index] != "" {
 			return engineWord(x.FinishReasons[s.Index])
 		}
 		if x.Complete && x.Status < 400 {

@@ -78,9 +78,11 @@ type Stats struct {
 // is over. Its methods take inputs in the order of capture; they are not safe for
 // concurrent use. It reads no clock: time is what inputs say.
 type Tracker struct {
-	opts   Options
-	now    int64
-	scan   int64
+	opts Options
+	now  int64
+	scan int64
+	// roomAt is when makeRoom looked the last time.
+	roomAt int64
 	offset int64
 	stats  Stats
 
@@ -185,10 +187,15 @@ func (t *Tracker) advance(now int64) {
 	}
 	if len(groups) > 0 {
 		callers := t.unnamed()
-		for _, g := range sortOrdered(groups) {
+		// An answer follows its engine's end closely, so that the newest are the likelier.
+		var done []*group
+		for _, g := range slices.Backward(sortOrdered(groups)) {
 			if !callers.mayName(g) {
-				t.finishOrphan(g)
+				done = append(done, g)
 			}
+		}
+		for _, g := range slices.Backward(done) {
+			t.finishOrphan(g)
 		}
 	}
 	if now-t.sweep < sweepEvery {
@@ -204,6 +211,33 @@ func (t *Tracker) advance(now int64) {
 	for _, g := range sortOrdered(groups) {
 		t.finishOrphan(g)
 	}
+}
+
+// makeRoom ends the oldest calls that are open although the engine is done with them: a
+// client that does not read its answer must not keep others from being followed. It
+// reports whether there is room now.
+func (t *Tracker) makeRoom() bool {
+	if t.now-t.roomAt < scanEvery {
+		return false
+	}
+	t.roomAt = t.now
+	var idle []*call
+	for _, c := range t.calls {
+		if len(c.seqs) > 0 && !slices.ContainsFunc(c.seqs, func(s *seq) bool { return !s.settled() || t.now-s.lastSeen < lingerForHTTP }) {
+			idle = append(idle, c)
+		}
+	}
+	enough := t.opts.MaxOpen - t.opts.MaxOpen/16 - 1
+	for _, c := range sortOrdered(idle) {
+		if len(t.seqs) <= enough {
+			break
+		}
+		// The HTTP decoder goes on with its Exchange; what is emitted changes no more.
+		delete(t.calls, c.x)
+		c.x = c.x.clone()
+		t.finish(c)
+	}
+	return len(t.seqs) < t.opts.MaxOpen
 }
 
 // newRecord makes a UUID version 7 (RFC 9562, 5.7) from a wall time and random bits.

@@ -206,6 +206,7 @@ func (a Attributes) Get(key string) (string, bool) {
 // (resource/sdk.md): half a resource would be reported as if it were whole.
 func parseAttributes(text string) (any, string) {
 	var attrs Attributes
+	at := make(map[string]int) // a variable may have 128 KiB of pairs
 	n := 0
 	for pair := range strings.SplitSeq(text, ",") {
 		n++
@@ -223,9 +224,10 @@ func parseAttributes(text string) (any, string) {
 		case !printable(key) || !utf8.ValidString(value):
 			return nil, fmt.Sprintf("pair %d is not text, so none is used", n)
 		}
-		if i := slices.IndexFunc(attrs, func(a Attribute) bool { return a.Key == key }); i >= 0 {
+		if i, ok := at[key]; ok {
 			attrs[i].Value = value
 		} else {
+			at[key] = len(attrs)
 			attrs = append(attrs, Attribute{key, value})
 		}
 	}

@@ -51,6 +51,10 @@ func (c *conn) RequestHead(_ int64, n uint64, h *http1.RequestHead) {
 		c.s.stats.Other++
 		return
 	}
+	if c.s.live >= maxLive {
+		c.s.stats.Refused++
+		return
+	}
 	c.s.stats.Exchanges++
 	x := c.s.exchange()
 	ex := &request.Exchange{

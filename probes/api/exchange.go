@@ -7,9 +7,20 @@ import (
 	"github.com/tokenscope/tokenscope/probes/http1"
 )
 
-// maxHeader bounds a header value that an Exchange keeps; W3C Baggage, the longest of
-// them, must allow 8192 bytes. A longer value is absent rather than shortened.
-const maxHeader = 8 << 10
+// Bounds of the header values that an Exchange keeps. A longer value is absent rather
+// than shortened: clients choose them, and keep thousands of requests open.
+const (
+	// maxHost: a name of 255 bytes and a port.
+	maxHost = 255 + len(":65535")
+	// maxUserAgent is more than is exported of one.
+	maxUserAgent = 512
+	// maxTraceparent is that of version 00 (55 bytes) with room for a later one.
+	maxTraceparent = 128
+	// maxTracestate: W3C Trace Context asks for 512 bytes at least.
+	maxTracestate = 1 << 10
+	// maxRequestID: the Tracker follows no longer ids.
+	maxRequestID = 1 << 10
+)
 
 // exchange is a request.Exchange in the making. It is used again; the Exchange is not.
 type exchange struct {
@@ -41,23 +52,18 @@ func (x *exchange) forget() {
 func (x *exchange) requestHeaders(h *http1.RequestHead) {
 	ex, parents := x.ex, 0
 	for name, value := range h.Fields() {
-		if len(name) == 0 || len(value) > maxHeader {
-			continue
-		}
 		switch {
 		case is(name, "host"):
-			ex.Host = string(value)
+			ex.Host = short(value, maxHost)
 		case is(name, "user-agent"):
-			ex.UserAgent = string(value)
+			ex.UserAgent = short(value, maxUserAgent)
 		case is(name, "traceparent"):
 			parents++
-			ex.Traceparent = string(value)
+			ex.Traceparent = short(value, maxTraceparent)
 		case is(name, "tracestate"):
 			ex.Tracestate = list(ex.Tracestate, value)
-		case is(name, "baggage"):
-			ex.Baggage = list(ex.Baggage, value)
 		case is(name, "x-request-id"):
-			ex.RequestID = string(value)
+			ex.RequestID = short(value, maxRequestID)
 		case is(name, "content-encoding"):
 			x.req.opaque = !is(value, "identity")
 		}
@@ -93,13 +99,21 @@ func (x *exchange) responseHeaders(h *http1.ResponseHead) {
 	}
 }
 
+// short is value, or nothing where it is longer than limit.
+func short(value []byte, limit int) string {
+	if len(value) > limit {
+		return ""
+	}
+	return string(value)
+}
+
 // list joins the values of a header that may occur several times.
 func list(have string, value []byte) string {
 	switch {
+	case len(have)+1+len(value) > maxTracestate:
+		return have
 	case have == "":
 		return string(value)
-	case len(have)+1+len(value) > maxHeader:
-		return have
 	}
 	return have + "," + string(value)
 }

@@ -16,6 +16,9 @@ const (
 	maxConns = 16384
 	// maxHeads bounds the memory for heads that come in pieces, over all connections.
 	maxHeads = 8 << 20
+	// maxLive bounds the exchanges in flight, over all connections: each holds some KiB, and
+	// a client may send 64 on one connection before the first is answered.
+	maxLive = 8192
 	// maxSpare bounds the connections and exchanges that are kept to be used again.
 	maxSpare = 256
 	// halfClosed is how long a connection may stay silent, after its peer has closed
@@ -30,6 +33,8 @@ type Stats struct {
 	Conns int
 	// Exchanges are the calls of the API, Other are requests that are none.
 	Exchanges, Other uint64
+	// Refused are calls of the API that were not followed: too many were open.
+	Refused uint64
 	// Orphans are responses whose request was not seen.
 	Orphans uint64
 	// Switched are connections that changed to another protocol.
@@ -50,6 +55,7 @@ type Server struct {
 	used  connList // all, the one silent longest first
 	half  connList // those whose peer has closed while a response was due, by quiet
 
+	live           int // exchanges in flight
 	spareConns     []*conn
 	spareExchanges []*exchange
 	budget         http1.Budget
@@ -283,6 +289,7 @@ func (s *Server) drop(c *conn) {
 
 // exchange returns one to fill.
 func (s *Server) exchange() *exchange {
+	s.live++
 	n := len(s.spareExchanges)
 	if n == 0 {
 		return &exchange{}
@@ -293,6 +300,7 @@ func (s *Server) exchange() *exchange {
 }
 
 func (s *Server) recycle(x *exchange) {
+	s.live--
 	x.forget()
 	if len(s.spareExchanges) < maxSpare {
 		s.spareExchanges = append(s.spareExchanges, x)

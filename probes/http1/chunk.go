@@ -24,9 +24,11 @@ var crlf = []byte("\r\n")
 // chunkChain reports whether p is one or more whole chunks, each with its size line
 // and its CRLF in place, perhaps with the start of another behind them; or the last
 // chunk. One chunk that fits is proof enough: text would have to hold its own length.
+//
+// It looks at maxChain of them: bytes made of line ends would else cost their square.
 func chunkChain(p []byte) bool {
 	whole := 0
-	for len(p) > 0 {
+	for len(p) > 0 && whole < maxChain {
 		size, n := int64(0), 0
 		for n < len(p) && n <= maxDigits {
 			v, ok := unhex(p[n])
@@ -58,6 +60,9 @@ func chunkChain(p []byte) bool {
 	}
 	return whole > 0
 }
+
+// maxChain chunks that fit leave no doubt.
+const maxChain = 8
 
 // quickDigits bounds the size of a chunk that bareChunk takes: 16 MiB, far above what one
 // write has.
