@@ -288,7 +288,7 @@ func (a *agent) report() {
 	if x.Dropped > 0 || x.Failed > 0 {
 		a.o.Log.Warn("not everything was exported", "requests_dropped", x.Dropped, "spans_failed", x.Failed)
 	}
-	if n := s.Tracker.RefusedExchanges + s.Tracker.RefusedSequences; n > 0 {
+	if n := s.Tracker.RefusedExchanges + s.Tracker.RefusedSequences + s.HTTP.Refused; n > 0 {
 		a.o.Log.Warn("too many requests at once: some were not followed", "count", n)
 	}
 }

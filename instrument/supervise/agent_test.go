@@ -45,8 +45,8 @@ func TestAgentKilledIsRestarted(t *testing.T) {
 		if n == 3 {
 			break
 		}
-		if session := statField(agent, 6); session != strconv.Itoa(agent) {
-			t.Errorf("session of agent %d = %q; want its own", agent, session)
+		if group, session := statField(agent, 5), statField(agent, 6); group != strconv.Itoa(agent) || session != statField(pid, 6) {
+			t.Errorf("agent %d is in group %q of session %q; want a group of its own in the supervisor's session", agent, group, session)
 		}
 		if err := unix.Kill(agent, unix.SIGKILL); err != nil {
 			t.Fatal(err)
@@ -66,7 +66,7 @@ func TestAgentKilledIsRestarted(t *testing.T) {
 	}
 }
 
-// The supervisor is signalled; the agent is in another session and ignores what comes
+// The supervisor is signalled; the agent is in another group and ignores what comes
 // to it all the same.
 func TestAgentIgnoresSignals(t *testing.T) {
 	dir := t.TempDir()

@@ -162,7 +162,8 @@ func (a *AgentSide) Close() error {
 
 // IgnoreSignals makes this process ignore the signals that are meant for the workload:
 // the agent must outlive it to send the last spans. SIGPIPE too: writing to a closed
-// standard error would end a Go program.
+// standard error would end a Go program. And those that stop a process in the background
+// of a terminal when it writes there or reads.
 func IgnoreSignals() {
-	signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGPIPE)
+	signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGPIPE, unix.SIGTTOU, unix.SIGTTIN)
 }

@@ -6,7 +6,7 @@
 //
 //	shell ── instrument (this package)
 //	           ├── workload   our session, our process group, dies with us
-//	           └── agent      its own session, ends when our pipe closes
+//	           └── agent      our session, its own group, ends when our pipe closes
 //
 // The agent is started first, the workload when the agent is ready or a limit has
 // passed. The workload gets exactly what we were given: arguments and environment
