@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tokenscope/tokenscope/instrument/settings"
+	"github.com/tokenscope/tokenscope/probes/capture"
 )
 
 var update = flag.Bool("update", false, "write golden files anew")
@@ -228,6 +230,20 @@ func TestGolden(t *testing.T) {
 				t.Errorf("Main(%s) differs from %s (-want +got):\n%s", tt.args, path, diff)
 			}
 		})
+	}
+}
+
+// TestHelpNamesRecordings: replay finds the recordings of a directory by their extension,
+// so that those of the examples must have it.
+func TestHelpNamesRecordings(t *testing.T) {
+	examples := regexp.MustCompile(`(?m)^  instrument (?:--record (\S+) .*|replay .* (\S+))$`).FindAllStringSubmatch(helpText(), -1)
+	if len(examples) != 2 {
+		t.Fatalf("help has %d examples with a recording; want 2", len(examples))
+	}
+	for _, m := range examples {
+		if file := m[1] + m[2]; filepath.Ext(file) != capture.RecordingExt {
+			t.Errorf("help has an example with the recording %s; want it to end in %s", file, capture.RecordingExt)
+		}
 	}
 }
 

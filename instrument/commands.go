@@ -78,9 +78,9 @@ func (a *App) commands() []*cli.Command {
 			Name:      "replay",
 			Usage:     "Run recordings through the pipeline and print what it makes of them",
 			UsageText: Name + " replay [--output " + strings.Join(ReplayOutputs, "|") + "] FILE|DIR...",
-			Description: "Reads files that --record wrote, or directories that hold some, and prints\n" +
-				"the same result every time. For people: summary is a table, trees are the spans as\n" +
-				"the console exporter shows them. For programs: requests is one JSON line for each\n" +
+			Description: "Reads files that --record wrote, or directories that hold some (*.tsrec), and\n" +
+				"prints the same result every time. For people: summary is a table, trees are the spans\n" +
+				"as the console exporter shows them. For programs: requests is one JSON line for each\n" +
 				"request, spans one JSON object for each span.",
 			Flags: []cli.Flag{&cli.StringFlag{
 				Name: "output", Value: ReplayOutputs[0], Usage: "`FORM` of what is printed",

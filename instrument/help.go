@@ -32,8 +32,8 @@ Examples:
   instrument vllm serve Qwen/Qwen3-0.6B --port 8000
   OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4317 instrument vllm serve MODEL
   OTEL_TRACES_EXPORTER=console instrument -- python -m vllm.entrypoints.openai.api_server
-  instrument --record run.rec ./start-server.sh
-  instrument replay --output requests run.rec
+  instrument --record run.tsrec ./start-server.sh
+  instrument replay --output requests run.tsrec
 
 Commands:
   replay      run recordings through the pipeline and print what it makes of them

@@ -108,7 +108,7 @@ func (l *line) sequence(r *request.Request, s *request.Sequence) {
 	l.key("index").int(s.Index)
 	l.key("engine_request_id").textOrNull(s.EngineID)
 	l.key("engine_index").count(s.EngineIndex)
-	l.key("finish_reason").textOrNull(s.Finish.String())
+	l.key("finish_reason").textOrNull(s.FinishWord(r))
 	l.key("prompt_tokens").count(s.PromptTokens)
 	l.key("completion_tokens").count(s.CompletionTokens)
 	l.key("generated_tokens").count(s.GeneratedTokens)

@@ -6,6 +6,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/tokenscope/tokenscope/exporters/latency"
 	"github.com/tokenscope/tokenscope/instrument/request"
 	"github.com/tokenscope/tokenscope/semconv"
 )
@@ -50,6 +51,15 @@ func (b *builder) wall(captured int64) int64 {
 		return 0
 	}
 	return b.r.Wall(captured)
+}
+
+// stamped turns an engine's stamp into Unix nanoseconds; ok is false where it was not seen
+// or is of another machine's clock.
+func (b *builder) stamped(s *request.Sequence, stamp float64) (ns int64, ok bool) {
+	if s.ForeignClock || !latency.Valid(stamp) {
+		return 0, false
+	}
+	return b.r.WallS(stamp), true
 }
 
 // enclose makes each parent begin no later and end no earlier than its children, and
@@ -150,10 +160,18 @@ func (b *builder) operation(parent int, op operation) int {
 	})
 }
 
-// namedModel is the model as it may stand in a span's name. A name must not be
-// unbounded, and a server that answers 404 on a known route does not have the model.
+// errorNoModel is the type of the error by which a server says that it does not have the
+// model. A 404 with another type, or none, is about something else: the release has no
+// such route, or no such response to go on from.
+// Source: vLLM 0.32.0, vllm/entrypoints/openai/models/serving.py, check_model; recordings
+// of 0.8.2 to 0.33.0 have the same.
+const errorNoModel = "NotFoundError"
+
+// namedModel is the model as it may stand in a span's name, which must not be unbounded:
+// a model that the server does not have is any text that a client thought of.
 func (b *builder) namedModel(model string) string {
-	if b.r.HTTP.Status == 404 && len(b.r.Sequences) == 0 && model != "" {
+	h := b.r.HTTP
+	if h.Status == 404 && h.ErrorType == errorNoModel && len(b.r.Sequences) == 0 && model != "" {
 		return semconv.Other
 	}
 	return clean(model, maxText)
@@ -224,7 +242,7 @@ func (b *builder) finishReasons() []string {
 	}
 	var words []string
 	for _, s := range b.r.Sequences {
-		words = append(words, s.Finish.String())
+		words = append(words, s.FinishWord(b.r))
 	}
 	return words
 }

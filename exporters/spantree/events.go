@@ -25,22 +25,28 @@ func (b *builder) tokenEvents(s *request.Sequence) (events []Event, generated in
 	if limit < 0 {
 		limit = len(s.Steps) + 1
 	}
-	scheduled := latency.Valid(s.ScheduledS) && (limit >= 3 || limit > len(s.Steps))
-	if scheduled {
+	if at, ok := b.stamped(s, s.ScheduledS); ok && (limit >= 3 || limit > len(s.Steps)) {
 		limit--
-		events = append(events, Event{Name: semconv.EventTokenScheduled, Time: b.r.WallS(s.ScheduledS)})
+		events = append(events, Event{Name: semconv.EventTokenScheduled, Time: at})
 	}
 	for _, i := range chooseSteps(s.Steps, limit) {
-		events = append(events, b.generated(&s.Steps[i]))
-		generated++
+		if e, ok := b.generated(s, &s.Steps[i]); ok {
+			events = append(events, e)
+			generated++
+		}
 	}
 	return events, generated
 }
 
-func (b *builder) generated(t *request.TokenStep) Event {
-	e := Event{Name: semconv.EventTokenGenerated, Time: b.wall(t.Time)}
-	if latency.Valid(t.TS) {
-		e.Time = b.r.WallS(t.TS)
+// generated is the event of one step, at the engine's stamp, else when the front-end
+// received it; none where neither is known.
+func (b *builder) generated(s *request.Sequence, t *request.TokenStep) (e Event, ok bool) {
+	e.Name = semconv.EventTokenGenerated
+	if e.Time, ok = b.stamped(s, t.TS); !ok {
+		if t.Time == 0 {
+			return Event{}, false
+		}
+		e.Time = b.wall(t.Time)
 	}
 	a := make(attrs, 0, 4)
 	a.count(semconv.GenAIIterationBatchSize, t.Batch)
@@ -48,7 +54,7 @@ func (b *builder) generated(t *request.TokenStep) Event {
 	a.count(semconv.TokenCount, t.Tokens)
 	a.count(semconv.TokenPosition, t.Total)
 	e.Attributes = []attribute.KeyValue(a)
-	return e
+	return e, true
 }
 
 // chooseSteps picks at most limit steps and returns their indices in order: the first

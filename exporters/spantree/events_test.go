@@ -63,6 +63,80 @@ func TestTokenEventsWithinLimit(t *testing.T) {
 	}
 }
 
+// TestForeignClock: stamps of another machine's clock place nothing; captured times do,
+// and lengths stay.
+func TestForeignClock(t *testing.T) {
+	foreign := func() *request.Request {
+		r := requesttest.Plain()
+		s := r.Sequences[0]
+		s.ForeignClock = true
+		shift := func(stamps ...*float64) {
+			for _, v := range stamps {
+				*v += 1e6
+			}
+		}
+		shift(&s.QueuedS, &s.ScheduledS, &s.FirstTokenS, &s.LastTokenS, &s.Waits[0].StartS, &s.Waits[0].EndS)
+		for i := range s.Steps {
+			shift(&s.Steps[i].TS)
+		}
+		return r
+	}
+	o := Options{Level: 2, EventLimit: 128}
+	r := foreign()
+	own, spans := Build(requesttest.Plain(), o), Build(r, o)
+	if len(spans) != 3 {
+		t.Fatalf("Build(foreign clock) = %d spans; want 3, without phases", len(spans))
+	}
+	for i, s := range spans {
+		if s.Start != own[i].Start || s.End != own[i].End {
+			t.Errorf("Build(foreign clock): %s is [%d, %d]; want [%d, %d], as with its own clock", s.Name, s.Start, s.End, own[i].Start, own[i].End)
+		}
+	}
+	steps := r.Sequences[0].Steps
+	if len(spans[2].Events) != len(steps) {
+		t.Fatalf("Build(foreign clock) = %d events; want one of each of %d steps and no other", len(spans[2].Events), len(steps))
+	}
+	for i, e := range spans[2].Events {
+		if want := r.Wall(steps[i].Time); e.Name != semconv.EventTokenGenerated || e.Time != want {
+			t.Errorf("Build(foreign clock): event %d is %s at %d; want %s at %d", i, e.Name, e.Time, semconv.EventTokenGenerated, want)
+		}
+	}
+	if !slices.ContainsFunc(spans[2].Attributes, func(kv attribute.KeyValue) bool { return kv.Key == semconv.GenAILatencyTimeInModelDecode }) {
+		t.Errorf("Build(foreign clock) has no %s; want it, a length", semconv.GenAILatencyTimeInModelDecode)
+	}
+
+	// With nothing captured of the engine's side either, nothing is placed by its stamps.
+	r = foreign()
+	s := r.Sequences[0]
+	s.HasArrival, s.AddTime, s.FirstTokenTime, s.LastTokenTime, r.HTTP.ReadEnd = false, 0, 0, 0, 0
+	for i := range s.Steps {
+		s.Steps[i].Time = 0
+	}
+	span := Build(r, o)[2]
+	if span.Start != r.Wall(r.Start) || span.End != r.Wall(r.End) || len(span.Events) != 0 {
+		t.Errorf("Build(foreign clock, nothing captured): llm_request is [%d, %d] with %d events; want the request's [%d, %d], none",
+			span.Start, span.End, len(span.Events), r.Wall(r.Start), r.Wall(r.End))
+	}
+	if got := value(t, span.Attributes, semconv.TokenEventsLeftOut); got != 4 {
+		t.Errorf("Build(foreign clock, nothing captured): left out = %d; want 4", got)
+	}
+}
+
+// TestStepsCountedAndNotKept: with a limit of 0 the Tracker keeps no step and still counts.
+func TestStepsCountedAndNotKept(t *testing.T) {
+	r := requesttest.Plain()
+	r.Sequences[0].Steps = nil
+	span := Build(r, Options{Level: 2, EventLimit: 0})[2]
+	if len(span.Events) != 0 {
+		t.Errorf("Build(limit 0) = %d events; want none", len(span.Events))
+	}
+	for _, k := range []attribute.Key{semconv.TokenEventsTotal, semconv.TokenEventsLeftOut} {
+		if got := value(t, span.Attributes, k); got != 4 {
+			t.Errorf("Build(limit 0) has %s = %d; want 4", k, got)
+		}
+	}
+}
+
 // TestStepsThatWereNotCounted: none is a number, unknown is not.
 func TestStepsThatWereNotCounted(t *testing.T) {
 	for _, c := range []struct {

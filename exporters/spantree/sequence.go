@@ -42,7 +42,7 @@ func (b *builder) sequence(parent int, s *request.Sequence) {
 	if r.HTTP != nil {
 		a.text(semconv.GenAIResponseModel, r.HTTP.ResponseModel)
 	}
-	a.list(semconv.GenAIResponseFinishReasons, []string{s.Finish.String()})
+	a.list(semconv.GenAIResponseFinishReasons, []string{s.FinishWord(r)})
 	if arms {
 		a.count(semconv.GenAIUsagePromptTokens, s.PromptTokens)
 		a.count(semconv.GenAIUsageCompletionTokens, s.CompletionTokens)
@@ -122,55 +122,64 @@ func (b *builder) sequenceStart(s *request.Sequence) int64 {
 		return b.wall(s.AddTime)
 	}
 	for _, t := range []float64{s.QueuedS, s.ScheduledS, s.FirstTokenS} {
-		if latency.Valid(t) {
-			return b.r.WallS(t)
+		if ns, ok := b.stamped(s, t); ok {
+			return ns
 		}
 	}
 	return b.wall(b.r.Start)
 }
 
 // sequenceEnd is the moment the front-end had the last token; for a request that was
-// dropped, the moment of its abort; else the end of what is known.
+// dropped, the moment of its abort; else the end of what is known. A stop string is in
+// the last token, and the abort that follows it no part of the request.
 func (b *builder) sequenceEnd(s *request.Sequence) int64 {
-	dropped := s.Aborted && (s.Finish == request.FinishAbort || s.Finish == request.FinishNone)
+	word := s.FinishWord(b.r)
+	dropped := s.Aborted && word == request.FinishAbort.String()
 	switch {
 	case dropped && s.AbortTime != 0:
 		return b.wall(max(s.AbortTime, s.LastTokenTime))
-	case s.Finish == request.FinishNone && b.r.End != 0:
+	case (dropped || word == "") && s.Finish == request.FinishNone && b.r.End != 0:
 		return b.wall(max(b.r.End, s.LastTokenTime))
 	case s.LastTokenTime != 0:
 		return b.wall(s.LastTokenTime)
-	case latency.Valid(s.LastTokenS):
-		return b.r.WallS(s.LastTokenS)
-	case s.AbortTime != 0:
+	}
+	if ns, ok := b.stamped(s, s.LastTokenS); ok {
+		return ns
+	}
+	if s.AbortTime != 0 {
 		return b.wall(s.AbortTime)
 	}
 	return b.wall(b.r.End)
 }
 
-// sequenceError says why the engine's request failed, "" if it did not. A stop string
-// also ends in an abort, which is no failure.
+// sequenceError says why the engine's request failed, "" if it did not.
+//
+// The front-end aborts a request for a stop string as it does for a client that left,
+// and the engine then says no more of it. A stop string is no failure, and where the
+// response's end was not seen the two cannot be told apart.
 func (b *builder) sequenceError(s *request.Sequence) string {
-	switch s.Finish {
-	case request.FinishError:
-		if b.r.ErrorType == semconv.ErrorTypeEngineDead {
-			return semconv.ErrorTypeEngineDead
-		}
+	word := s.FinishWord(b.r)
+	dropped := word == request.FinishAbort.String()
+	unfinished := s.Finish == request.FinishNone && (dropped || word == "")
+	switch {
+	case b.r.ErrorType == semconv.ErrorTypeEngineDead && (unfinished || s.Finish == request.FinishError):
+		return semconv.ErrorTypeEngineDead
+	case s.Finish == request.FinishError:
 		return semconv.ErrorTypeEngineError
-	case request.FinishNone:
-		if b.r.ErrorType == semconv.ErrorTypeEngineDead {
-			return semconv.ErrorTypeEngineDead
-		}
-		if s.Aborted && b.r.Disconnected {
-			return semconv.ErrorTypeClientDisconnect
-		}
-	case request.FinishAbort:
-		if b.r.Disconnected {
-			return semconv.ErrorTypeClientDisconnect
-		}
-		return semconv.ErrorTypeAbort
+	case !dropped:
+		return ""
+	case b.r.Disconnected:
+		return semconv.ErrorTypeClientDisconnect
+	case s.Finish == request.FinishNone && !b.answered():
+		return ""
 	}
-	return ""
+	return semconv.ErrorTypeAbort
+}
+
+// answered reports whether the response's end was seen.
+func (b *builder) answered() bool {
+	h := b.r.HTTP
+	return h != nil && (h.Complete || h.ServerClosed)
 }
 
 // counted reports whether StepsTotal is known. Where it is not the Tracker leaves it at
@@ -178,7 +187,8 @@ func (b *builder) sequenceError(s *request.Sequence) string {
 func counted(s *request.Sequence) bool { return s.StepsTotal > 0 || s.GeneratedTokens == 0 }
 
 // phases adds wait, prefill and decode spans, in the order in which they began. A wait
-// that never ended ends with its request.
+// that never ended ends with its request. Stamps of another machine's clock have no place
+// among them.
 func (b *builder) phases(parent int, s *request.Sequence, end int64) {
 	var phases []Span
 	add := func(name string, from, to int64, a attrs) {
@@ -187,7 +197,8 @@ func (b *builder) phases(parent int, s *request.Sequence, end int64) {
 		})
 	}
 	for i, w := range s.Waits {
-		if !latency.Valid(w.StartS) {
+		from, ok := b.stamped(s, w.StartS)
+		if !ok {
 			continue
 		}
 		var a attrs
@@ -196,18 +207,21 @@ func (b *builder) phases(parent int, s *request.Sequence, end int64) {
 			cause = semconv.WaitQueued
 		}
 		a.text(semconv.WaitCause, cause)
-		if latency.Valid(w.EndS) {
-			add(semconv.SpanWait, b.r.WallS(w.StartS), b.r.WallS(w.EndS), a)
+		if to, ok := b.stamped(s, w.EndS); ok {
+			add(semconv.SpanWait, from, to, a)
 			continue
 		}
 		a.yes(semconv.WaitUnfinished)
-		add(semconv.SpanWait, b.r.WallS(w.StartS), end, a)
+		add(semconv.SpanWait, from, end, a)
 	}
-	if latency.Valid(s.ScheduledS) && latency.Valid(s.FirstTokenS) {
-		add(semconv.SpanPrefill, b.r.WallS(s.ScheduledS), b.r.WallS(s.FirstTokenS), nil)
+	scheduled, hasScheduled := b.stamped(s, s.ScheduledS)
+	first, hasFirst := b.stamped(s, s.FirstTokenS)
+	last, hasLast := b.stamped(s, s.LastTokenS)
+	if hasScheduled && hasFirst {
+		add(semconv.SpanPrefill, scheduled, first, nil)
 	}
-	if latency.Valid(s.FirstTokenS) && latency.Valid(s.LastTokenS) && !s.Pooling {
-		add(semconv.SpanDecode, b.r.WallS(s.FirstTokenS), b.r.WallS(s.LastTokenS), nil)
+	if hasFirst && hasLast && !s.Pooling {
+		add(semconv.SpanDecode, first, last, nil)
 	}
 	slices.SortStableFunc(phases, func(x, y Span) int { return cmp.Compare(x.Start, y.Start) })
 	for _, p := range phases {

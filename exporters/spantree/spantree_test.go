@@ -3,6 +3,7 @@ package spantree_test
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -131,6 +132,82 @@ func TestServerSpanNeverNamesThePath(t *testing.T) {
 	}
 }
 
+// TestFinishReasons: the engine says nothing of how a request ended that its front-end
+// aborted.
+func TestFinishReasons(t *testing.T) {
+	aborted := func(api []string, complete, disconnected bool) *request.Request {
+		r := requesttest.Plain()
+		r.HTTP.FinishReasons, r.HTTP.Complete, r.Disconnected = api, complete, disconnected
+		r.Sequences[0].Finish, r.Sequences[0].Aborted = request.FinishNone, true
+		return r
+	}
+	stopAlone := requesttest.StopString()
+	stopAlone.HTTP.FinishReasons = nil
+	for _, c := range []struct {
+		name              string
+		r                 *request.Request
+		operation, engine []string
+	}{
+		{"engine's own", requesttest.Plain(), []string{"length"}, []string{"length"}},
+		{"stop string", aborted([]string{"stop"}, true, false), []string{"stop"}, []string{"stop"}},
+		{"stop string, words of the response not seen", stopAlone, []string{"stop"}, []string{"stop"}},
+		{"stop string, the API's own word", aborted([]string{"stop_sequence"}, true, false), []string{"stop_sequence"}, []string{"stop"}},
+		{"client left", aborted(nil, false, true), []string{"abort"}, []string{"abort"}},
+		{"dropped", aborted(nil, false, false), []string{"abort"}, []string{"abort"}},
+		{"engine dead", requesttest.EngineDead(), nil, nil},
+	} {
+		spans := spantree.Build(c.r, spantree.Options{})
+		for i, want := range map[int][]string{1: c.operation, 2: c.engine} {
+			var got []string
+			for _, kv := range spans[i].Attributes {
+				if kv.Key == semconv.GenAIResponseFinishReasons {
+					got = kv.Value.AsStringSlice()
+				}
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%s: %s has finish reasons %q; want %q", c.name, spans[i].Name, got, want)
+			}
+		}
+	}
+}
+
+// TestSequenceEnd: an abort ends a request that was running, not one that had ended at a
+// stop string.
+func TestSequenceEnd(t *testing.T) {
+	const ms = int64(1e6)
+	for _, c := range []struct {
+		name string
+		r    *request.Request
+		want int64 // ns after the request's first byte
+	}{
+		{"last token", requesttest.Plain(), 20*ms + ms/2},
+		{"stop string", requesttest.StopString(), 20*ms + ms/2},
+		{"client left: its abort", requesttest.Disconnected(), 25 * ms},
+		{"engine dead: the response's end", requesttest.EngineDead(), 22 * ms},
+	} {
+		got := spantree.Build(c.r, spantree.Options{})[2].End - c.r.Wall(c.r.Start)
+		if got != c.want {
+			t.Errorf("%s: llm_request ends %d ns after the request began; want %d", c.name, got, c.want)
+		}
+	}
+}
+
+// TestSpanNameOfNotFound: only a server that says so does not have the model.
+func TestSpanNameOfNotFound(t *testing.T) {
+	for _, c := range []struct{ name, errorType, want string }{
+		{"model not served", "NotFoundError", "chat _other"},
+		{"route not in this release", "", "chat no-such-model"},
+		{"route not in this release, typed", "Not Found", "chat no-such-model"},
+		{"response to go on from is gone", "invalid_request_error", "chat no-such-model"},
+	} {
+		r := requesttest.Rejected()
+		r.HTTP.ErrorType, r.ErrorType = c.errorType, c.errorType
+		if got := spantree.Build(r, spantree.Options{})[1].Name; got != c.want {
+			t.Errorf("%s: Build(404 with type %q) names the operation span %q; want %q", c.name, c.errorType, got, c.want)
+		}
+	}
+}
+
 func TestErrors(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -146,8 +223,8 @@ func TestErrors(t *testing.T) {
 			[3]string{"", "400", ""}},
 		{"server error", func(r *request.Request) { r.HTTP.Status, r.Status = 503, 503 }, [3]string{"503", "503", ""}},
 		{"client left", func(r *request.Request) {
-			r.HTTP.Complete, r.Disconnected, r.ErrorType = false, true, "client_disconnect"
-			r.Sequences[0].Finish, r.Sequences[0].Aborted = request.FinishAbort, true
+			r.HTTP.Complete, r.HTTP.FinishReasons, r.Disconnected, r.ErrorType = false, nil, true, "client_disconnect"
+			r.Sequences[0].Finish, r.Sequences[0].Aborted = request.FinishNone, true
 		}, [3]string{"client_disconnect", "client_disconnect", "client_disconnect"}},
 		{"client left after the engine had finished", func(r *request.Request) {
 			r.HTTP.Complete, r.Disconnected, r.ErrorType = false, true, "client_disconnect"
@@ -159,14 +236,36 @@ func TestErrors(t *testing.T) {
 		{"engine died in a stream", func(r *request.Request) {
 			r.HTTP.Complete, r.HTTP.ServerClosed, r.ErrorType, r.Sequences[0].Finish = false, true, "engine_dead", request.FinishNone
 		}, [3]string{"engine_dead", "engine_dead", "engine_dead"}},
+		{"engine died after a stop string", func(r *request.Request) {
+			r.HTTP.Complete, r.HTTP.ServerClosed, r.HTTP.FinishReasons, r.ErrorType = false, true, []string{"stop"}, "engine_dead"
+			r.Sequences[0].Finish, r.Sequences[0].Aborted = request.FinishNone, true
+		}, [3]string{"engine_dead", "engine_dead", ""}},
 		{"engine error", func(r *request.Request) {
 			r.HTTP.Status, r.Status, r.Sequences[0].Finish = 500, 500, request.FinishError
 		},
 			[3]string{"500", "500", "engine_error"}},
-		{"dropped by the server", func(r *request.Request) { r.Sequences[0].Finish, r.Sequences[0].Aborted = request.FinishAbort, true },
-			[3]string{"", "", "abort"}},
-		{"stop string", func(r *request.Request) { r.Sequences[0].Finish, r.Sequences[0].Aborted = request.FinishStop, true },
-			[3]string{}},
+		{"dropped by the engine", func(r *request.Request) {
+			r.HTTP.FinishReasons, r.Sequences[0].Finish = []string{"abort"}, request.FinishAbort
+		}, [3]string{"", "", "abort"}},
+		{"dropped by the server", func(r *request.Request) {
+			r.HTTP.FinishReasons, r.HTTP.Complete, r.HTTP.ServerClosed = nil, false, true
+			r.Sequences[0].Finish, r.Sequences[0].Aborted = request.FinishNone, true
+		}, [3]string{"server_closed", "server_closed", "abort"}},
+		{"dropped beside one that failed", func(r *request.Request) {
+			r.HTTP.FinishReasons, r.HTTP.Status, r.Status, r.ErrorType = nil, 500, 500, "InternalServerError"
+			r.Sequences[0].Finish, r.Sequences[0].Aborted = request.FinishNone, true
+		}, [3]string{"500", "InternalServerError", "abort"}},
+		{"dropped, the response's end not seen", func(r *request.Request) {
+			r.HTTP.FinishReasons, r.HTTP.Complete = nil, false
+			r.Sequences[0].Finish, r.Sequences[0].Aborted = request.FinishNone, true
+		}, [3]string{}},
+		{"stop string", func(r *request.Request) {
+			r.HTTP.FinishReasons, r.Sequences[0].Finish, r.Sequences[0].Aborted = []string{"stop"}, request.FinishNone, true
+		}, [3]string{}},
+		{"client left after a stop string", func(r *request.Request) {
+			r.HTTP.FinishReasons, r.HTTP.Complete, r.Disconnected, r.ErrorType = []string{"stop"}, false, true, "client_disconnect"
+			r.Sequences[0].Finish, r.Sequences[0].Aborted = request.FinishNone, true
+		}, [3]string{"client_disconnect", "client_disconnect", ""}},
 	} {
 		r := requesttest.Plain()
 		c.edit(r)

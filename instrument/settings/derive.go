@@ -132,17 +132,19 @@ func standardEndpoint(protocol string) Endpoint {
 }
 
 // signalURL gives the address that traces are sent to: over HTTP, the base with
-// v1/traces added, and an address for traces as it is.
+// v1/traces added, and an address for traces as it is. Its path begins with a slash,
+// which JoinPath does not see to where there is no path yet.
 func signalURL(u *url.URL, protocol string, base bool) *url.URL {
-	switch {
-	case protocol == ProtocolGRPC:
+	if protocol == ProtocolGRPC {
 		return u
-	case base:
-		return u.JoinPath(tracesPath)
-	case u.Path == "":
+	}
+	if u.Path == "" {
 		root := *u
 		root.Path = "/"
-		return &root
+		u = &root
+	}
+	if base {
+		return u.JoinPath(tracesPath)
 	}
 	return u
 }

@@ -138,6 +138,28 @@ func TestWhereTracesGo(t *testing.T) {
 	}
 }
 
+// TestEndpointShown: an address is shown as it is used, its path with the slash before it.
+func TestEndpointShown(t *testing.T) {
+	for _, env1 := range []string{
+		"OTEL_EXPORTER_OTLP_ENDPOINT=http://c:4318",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=http://c:4318/",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=https://c/base",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=http://c:4317",
+		"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://c:4318",
+		"OTEL_TRACES_EXPORTER=otlp",
+	} {
+		for _, env2 := range []string{"OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf", "OTEL_EXPORTER_OTLP_PROTOCOL=grpc", "X="} {
+			e := load(t, Input{Getenv: env(env1, env2)}).OTLP.Endpoint
+			if e.String() != e.URL() {
+				t.Errorf("Load(%s, %s): the endpoint is shown as %s; want %s", env1, env2, e, e.URL())
+			}
+			if p := e.url.Path; p != "" && p[0] != '/' {
+				t.Errorf("Load(%s, %s): the endpoint's path is %q; want it to begin with a slash", env1, env2, p)
+			}
+		}
+	}
+}
+
 // TestJSON: how bodies are encoded is apart from the transport, and both are shown as
 // they were asked for.
 func TestJSON(t *testing.T) {

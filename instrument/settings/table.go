@@ -156,7 +156,7 @@ func otlpEnv(suffix string) []string {
 var table = []*Spec{
 	{Name: NameServiceName, Kind: KindString, Flag: "service-name", Placeholder: "NAME",
 		Env:     []string{"OTEL_SERVICE_NAME", "OTEL_RESOURCE_ATTRIBUTES[service.name]", "ARMS_APP_NAME"},
-		Derived: "unknown_service with the engine's name",
+		Derived: "unknown_service:PROGRAM of the workload",
 		Help:    "name of the service that spans are reported for"},
 	{Name: NameResourceAttributes, Kind: KindAttributes, Env: []string{"OTEL_RESOURCE_ATTRIBUTES"},
 		Help: "attributes of the resource, key=value,key=value"},

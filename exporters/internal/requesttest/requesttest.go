@@ -111,22 +111,23 @@ func Preempted() *request.Request {
 }
 
 // StopString ended at a stop string: the front-end aborted the engine's request, which
-// had already made one token more.
+// had already made one token more and did not say how it ended.
 func StopString() *request.Request {
 	r := Plain()
 	s := r.Sequences[0]
-	s.Aborted, s.AbortTime, s.Finish, s.GeneratedTokens = true, at(20.75), request.FinishStop, 5
+	s.Aborted, s.AbortTime, s.Finish, s.GeneratedTokens = true, at(20.75), request.FinishNone, 5
 	r.FinishReason, r.HTTP.FinishReasons = "stop", []string{"stop"}
 	return r
 }
 
-// Disconnected is a stream whose client left at 14 ms; the abort followed at 25 ms.
+// Disconnected is a stream whose client left at 14 ms; the abort followed at 25 ms, to
+// which the engine does not answer.
 func Disconnected() *request.Request {
 	r := Streamed()
 	r.HTTP.End, r.HTTP.Complete, r.HTTP.Disconnected, r.HTTP.FinishReasons, r.HTTP.Usage = at(14), false, true, nil, nil
 	r.Disconnected, r.ErrorType, r.FinishReason = true, "client_disconnect", "abort"
 	s := r.Sequences[0]
-	s.Aborted, s.AbortTime, s.Finish = true, at(25), request.FinishAbort
+	s.Aborted, s.AbortTime, s.Finish = true, at(25), request.FinishNone
 	r.End = at(25)
 	return r
 }
