@@ -21,6 +21,9 @@ const (
 	EngineIndex = attribute.Key("tokenscope.engine.index")
 	// SequenceIndex counts the engine's requests behind one API request. int; 1.
 	SequenceIndex = attribute.Key("tokenscope.sequence.index")
+	// SequencesLeftOut is how many of the request's sequences have no llm_request span,
+	// because there were too many. int; 3840.
+	SequencesLeftOut = attribute.Key("tokenscope.sequences.left_out")
 	// Preemptions is how often the request was preempted. int, {preemption}; 1.
 	Preemptions = attribute.Key("tokenscope.preemptions")
 	// Aborted says that the front-end told the engine to drop the request (a stop string

@@ -18,7 +18,7 @@ func Build(r *request.Request, o Options) []Span {
 	if b.engine == "" {
 		b.engine = o.Engine
 	}
-	b.spans = make([]Span, 0, 2+4*len(r.Sequences))
+	b.spans = make([]Span, 0, 2+4*min(len(r.Sequences), maxSequences))
 	parent := -1
 	if r.HTTP != nil {
 		parent = b.server()
@@ -26,12 +26,17 @@ func Build(r *request.Request, o Options) []Span {
 			parent = b.operation(parent, op)
 		}
 	}
-	for _, s := range r.Sequences {
+	for _, s := range r.Sequences[:min(len(r.Sequences), maxSequences)] {
 		b.sequence(parent, s)
 	}
 	b.enclose()
 	return b.spans
 }
+
+// maxSequences bounds the llm_request spans of one request. A client may ask for
+// thousands of choices or embeddings at once; one trace of them all would be too large
+// for the queue and for any backend. The request's line holds all.
+const maxSequences = 256
 
 type builder struct {
 	r      *request.Request
@@ -131,6 +136,9 @@ func (b *builder) operation(parent int, op operation) int {
 		a.text(semconv.GenAISpanKind, op.kind)
 	}
 	a.text(semconv.GenAIRequestModel, model)
+	if n := len(r.Sequences) - maxSequences; n > 0 {
+		a.int(semconv.SequencesLeftOut, n)
+	}
 	if n := h.Params.N; n != nil && *n != 1 {
 		a.int(semconv.GenAIRequestChoiceCount, *n)
 	}

@@ -98,10 +98,14 @@ func emitted(t *testing.T) map[string]map[string]string {
 	}
 	// An engine that is given n as it is, and a request for an adapter.
 	choices := requesttest.Plain()
+	wide := requesttest.Plain()
+	for len(wide.Sequences) < 300 {
+		wide.Sequences = append(wide.Sequences, requesttest.Sequence("wide"))
+	}
 	n := 2
 	choices.Sequences[0].Params.N = &n
 	choices.Lora = "sql-lora"
-	for _, c := range append(requesttest.Cases(), requesttest.Case{Request: choices}) {
+	for _, c := range append(requesttest.Cases(), requesttest.Case{Request: choices}, requesttest.Case{Request: wide}) {
 		// Not the dialect arms, in which latencies have another type: it has no key that
 		// both does not have.
 		for _, o := range []spantree.Options{
