@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -38,22 +39,32 @@ func (l *lineReader) next(t *testing.T) string {
 // runChild is what the test binary does when it is a child.
 //
 //	serve CALLS…       a server that makes exactly these system calls on one connection
+//	serve-unix CALLS…  the same on a Unix socket
 //	nest DEPTH CALLS…  starts itself DEPTH deep, then serves
 //	orphan CALLS…      starts a server and leaves it to init
 //	inherit            serves on descriptor 3 without accepting
 //	agent              a Source with the default root; prints the pids it saw HTTP of
+//	open               opens a Source and says what came of it
+//	bare MODE          drops all capabilities for good, then is another of these
 //	container          PID 1 of a namespace, which runs an agent and a server
 func runChild(mode string, args []string) error {
 	switch mode {
 	case "serve":
-		return serve(args)
+		return serve(args, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}})
+	case "serve-unix":
+		dir, err := os.MkdirTemp("", "ebpf")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
+		return serve(args, &unix.SockaddrUnix{Name: filepath.Join(dir, "s")})
 	case "nest":
 		depth, err := strconv.Atoi(args[0])
 		if err != nil {
 			return err
 		}
 		if depth == 0 {
-			return serve(args[1:])
+			return runChild("serve", args[1:])
 		}
 		args[0] = strconv.Itoa(depth - 1)
 		return self("nest", args).Run()
@@ -63,6 +74,10 @@ func runChild(mode string, args []string) error {
 		return cmd.Start()
 	case "inherit":
 		return calls(3, args)
+	case "open":
+		return tryOpen()
+	case "bare":
+		return dropCapabilities(args[0])
 	case "agent":
 		return runAgent()
 	case "container":
@@ -80,13 +95,17 @@ func self(mode string, args []string) *exec.Cmd {
 }
 
 // serve listens, says where, accepts one connection and makes the calls on it.
-func serve(script []string) error {
+func serve(script []string, at unix.Sockaddr) error {
 	runtime.LockOSThread()
-	l, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	family := unix.AF_INET
+	if _, ok := at.(*unix.SockaddrUnix); ok {
+		family = unix.AF_UNIX
+	}
+	l, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
-	if err := unix.Bind(l, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+	if err := unix.Bind(l, at); err != nil {
 		return err
 	}
 	if err := unix.Listen(l, 8); err != nil {
@@ -96,7 +115,12 @@ func serve(script []string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("127.0.0.1:%d\n", addr.(*unix.SockaddrInet4).Port)
+	switch a := addr.(type) {
+	case *unix.SockaddrInet4:
+		fmt.Printf("127.0.0.1:%d\n", a.Port)
+	case *unix.SockaddrUnix:
+		fmt.Println(a.Name)
+	}
 	fd, err := accept(l)
 	if err != nil {
 		return err

@@ -14,6 +14,12 @@
 // CAP_SYS_ADMIN (needed anyway where kernel.perf_event_paranoid is above 2).
 // Each feature stands alone: see [Source.Features].
 //
+// # How much is captured
+//
+// A ZeroMQ frame whole, up to 256 KiB; of longer ones, and of longer pieces of HTTP,
+// the first 16 KiB and the last 4 KiB, with the true length. All three can be set:
+// see [Options].
+//
 // # Times and order
 //
 // Events come in the order in which they got into the ring, which two CPUs may

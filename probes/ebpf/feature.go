@@ -102,6 +102,8 @@ func Cure(err error) string {
 	case errors.As(err, &verifier) && len(verifier.Log) > 0:
 		// First: the verifier's refusal is an EACCES as well.
 		return "the kernel's verifier refuses the program; please report it with the kernel's version (uname -r)"
+	case errors.Is(err, errMemlock):
+		return "before Linux 5.11: run with CAP_SYS_RESOURCE besides CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE, or raise the limit (ulimit -l unlimited, LimitMEMLOCK=infinity)"
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
 		if mode := lockdown(); mode == "confidentiality" {
 			return "the kernel is locked down (confidentiality): boot with lockdown=integrity or none"

@@ -8,7 +8,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
-	"github.com/cilium/ebpf/rlimit"
+	"golang.org/x/sys/unix"
 )
 
 // loaded is what the kernel took: the maps, and the programs of the features
@@ -37,11 +37,8 @@ func (f closeFunc) Close() error { f(); return nil }
 // load brings the programs named in want into the kernel: all at once, which is
 // fastest, and if that fails one by one, and the older ones too, so that a refused
 // program costs only its feature. failed names those that were refused.
-func load(o Options, want, older []string) (l *loaded, failed map[string]error, err error) {
-	// Before Linux 5.11 maps count against RLIMIT_MEMLOCK. Where raising it is
-	// refused the maps say so themselves.
-	_ = rlimit.RemoveMemlock()
-
+func load(o Options, want, older []string, watch *stopwatch) (l *loaded, failed map[string]error, err error) {
+	memlock := raiseMemlock()
 	spec, err := loadCapture()
 	if err != nil {
 		return nil, nil, fmt.Errorf("parse bpf object: %w", err)
@@ -63,13 +60,61 @@ func load(o Options, want, older []string) (l *loaded, failed map[string]error, 
 
 	// One cache for all programs: reading the kernel's types is the slow part.
 	cache := btf.NewCache()
+	watch.lap("parse")
+	types := kernelTypes(cache)
+	watch.lap("kernel-types")
 	coll, err := ebpf.NewCollectionWithOptions(only(spec, want...), ebpf.CollectionOptions{
-		Programs: ebpf.ProgramOptions{KernelTypes: kernelTypes(cache)},
+		Programs: ebpf.ProgramOptions{KernelTypes: types},
 	})
+	watch.lap("load")
 	if err == nil {
 		return &loaded{maps: coll.Maps, variables: coll.Variables, programs: coll.Programs, closers: []io.Closer{closeFunc(coll.Close)}}, nil, nil
 	}
-	return loadSingly(spec, append(want, older...), cache)
+	l, failed, err = loadSingly(spec, append(want, older...), cache)
+	if err != nil && memlock != nil {
+		err = fmt.Errorf("%w; %w", err, memlock)
+	}
+	return l, failed, err
+}
+
+// errMemlock is part of the error where an old kernel may have refused for want of
+// memory that may be locked.
+var errMemlock = errors.New("the limit of locked memory cannot be raised")
+
+// raiseMemlock lifts RLIMIT_MEMLOCK on kernels before 5.11, which count programs
+// and maps against it. cilium/ebpf's rlimit.RemoveMemlock would do that as well,
+// but finds out by a call of bpf in every process that links it, when it starts: in
+// the supervisor, under a seccomp filter that kills for that call.
+func raiseMemlock() error {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil || !before(unix.ByteSliceToString(u.Release[:]), 5, 11) {
+		return nil
+	}
+	limit := unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}
+	if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &limit); err != nil {
+		return fmt.Errorf("%w: %w", errMemlock, err)
+	}
+	return nil
+}
+
+// before reports whether a kernel's release, such as "5.10.0-28-amd64", is older
+// than a version. One that cannot be read is not.
+func before(release string, major, minor int) bool {
+	var a, b int
+	if n, _ := fmt.Sscanf(release, "%d.%d", &a, &b); n != 2 {
+		return false
+	}
+	return a < major || a == major && b < minor
+}
+
+// refusal takes out of an error the library's advice for programmers, which it
+// gives whenever the kernel does not permit something.
+func refusal(err error) error {
+	var verifier *ebpf.VerifierError
+	if errors.Is(err, unix.EPERM) && !errors.As(err, &verifier) {
+		return unix.EPERM
+	}
+	return err
 }
 
 // kernelTypes is the kernel's BTF, or nil for the loader to complain about.
@@ -95,7 +140,7 @@ func only(spec *ebpf.CollectionSpec, programs ...string) *ebpf.CollectionSpec {
 func loadSingly(spec *ebpf.CollectionSpec, want []string, cache *btf.Cache) (*loaded, map[string]error, error) {
 	base, err := ebpf.NewCollection(only(spec))
 	if err != nil {
-		return nil, nil, fmt.Errorf("create maps: %w", err)
+		return nil, nil, fmt.Errorf("create maps: %w", refusal(err))
 	}
 	l := &loaded{maps: base.Maps, variables: base.Variables, programs: map[string]*ebpf.Program{}, closers: []io.Closer{closeFunc(base.Close)}}
 	failed := map[string]error{}
@@ -105,7 +150,7 @@ func loadSingly(spec *ebpf.CollectionSpec, want []string, cache *btf.Cache) (*lo
 			Programs:        ebpf.ProgramOptions{KernelTypes: kernelTypes(cache)},
 		})
 		if err != nil {
-			failed[name] = fmt.Errorf("load program %s: %w", name, err)
+			failed[name] = fmt.Errorf("load program %s: %w", name, refusal(err))
 			continue
 		}
 		l.programs[name] = coll.Programs[name]

@@ -207,10 +207,22 @@ func (c *child) finish(t *testing.T) {
 	}
 }
 
-// dial connects to a child's server whose address is its next line of output.
+// address is the network and address of a child's server, which are its next line
+// of output: a path, or host and port.
+func (c *child) address(t *testing.T) (network, address string) {
+	t.Helper()
+	address = c.out.next(t)
+	if strings.HasPrefix(address, "/") {
+		return "unix", address
+	}
+	return "tcp", address
+}
+
+// dial connects to a child's server on TCP.
 func (c *child) dial(t *testing.T) *net.TCPConn {
 	t.Helper()
-	conn, err := net.Dial("tcp", c.out.next(t))
+	network, address := c.address(t)
+	conn, err := net.Dial(network, address)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,8 +16,8 @@ const (
 	DefaultFrameBytes = 256 << 10
 	// MaxFrameBytes bounds a frame's place in the ring.
 	MaxFrameBytes = 4 << 20
-	// DefaultHeadBytes and DefaultTailBytes hold of a request with a long prompt its
-	// head, and what stands before and behind the prompt.
+	// DefaultHeadBytes and DefaultTailBytes hold of an HTTP request with a long prompt
+	// its head, and what stands before and behind the prompt.
 	DefaultHeadBytes = 16 << 10
 	DefaultTailBytes = 4 << 10
 	// MaxCaptureBytes bounds head and tail together: a piece must leave room for
@@ -38,8 +38,8 @@ type Options struct {
 	// agent whose parent has just died would watch the children of whoever
 	// inherited it, so a caller that knows the pid should say it.
 	Root int
-	// HeadBytes and TailBytes are how much is captured of a piece that is longer
-	// than both together.
+	// HeadBytes and TailBytes are how much is captured of a piece of HTTP that is
+	// longer than both together, and of a frame longer than FrameBytes.
 	HeadBytes, TailBytes int
 	// FrameBytes is up to which length a ZeroMQ frame is captured whole: what lies
 	// behind a cut in an engine's message cannot be read.

@@ -60,11 +60,13 @@ type process struct {
 }
 
 // detach gives up the probes for receiving, beside the goroutine that empties the
-// ring: the kernel takes a tenth of a second for each.
+// ring: the kernel takes a tenth of a second for each, and others wait meanwhile.
 func (s *Source) detach(p *process) {
 	for _, a := range p.receives {
 		s.aside.Go(func() {
 			<-a.done
+			s.detaching <- struct{}{}
+			defer func() { <-s.detaching }()
 			// A probe on a process that is gone is gone as well: no error matters.
 			closeAll(a.links)
 		})

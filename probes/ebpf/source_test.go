@@ -10,6 +10,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
+	"golang.org/x/sys/unix"
 
 	"github.com/tokenscope/tokenscope/probes/capture"
 )
@@ -92,13 +93,69 @@ func TestNothingWorks(t *testing.T) {
 	}
 }
 
+// TestSteps wants the times of Open in one line, and only at level debug.
+func TestSteps(t *testing.T) {
+	for level, want := range map[slog.Level]int{slog.LevelDebug: 1, slog.LevelInfo: 0} {
+		var log bytes.Buffer
+		start(t, Options{Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: level}))}).stop()
+		lines := 0
+		for line := range strings.Lines(log.String()) {
+			if strings.Contains(line, "msg=opened") && strings.Contains(line, "steps.load=") && strings.Contains(line, "steps.http=") {
+				lines++
+			}
+		}
+		if lines != want {
+			t.Errorf("%d lines at level %v; want %d:\n%s", lines, level, want, &log)
+		}
+	}
+}
+
+// TestTracepointsAreClosed wants nothing left of those that were opened ahead.
+func TestTracepointsAreClosed(t *testing.T) {
+	needPrivileges(t)
+	fs, err := openTracefs()
+	if err != nil {
+		t.Skip("needs tracefs: ", err)
+	}
+	points := newTracepoints(fs)
+	points.begin("sys_exit_read", "sys_exit_write", "sys_exit_no_such_call")
+	taken, err := points.take("sys_exit_read")
+	if err != nil {
+		t.Fatalf("take(sys_exit_read) = %v", err)
+	}
+	left := points.opened["sys_exit_write"]
+	if _, err := points.take("sys_exit_neither"); err == nil {
+		t.Error("take of a tracepoint that is not there = nil; want an error")
+	}
+	if err := points.Close(); err != nil {
+		t.Errorf("Close() = %v", err)
+	}
+	if _, err := unix.FcntlInt(uintptr(left.event), unix.F_GETFD, 0); !errors.Is(err, unix.EBADF) {
+		t.Errorf("a tracepoint that was not taken is open after Close: %v", err)
+	}
+	if err := taken.Close(); err != nil {
+		t.Errorf("Close of the one that was taken = %v", err)
+	}
+}
+
 // TestOtherWays watches the same by the programs for other kernels.
 func TestOtherWays(t *testing.T) {
 	t.Run("entries and exits", func(t *testing.T) {
 		testOtherWay(t, Options{edit: refuse(captureProgDoneFlat, captureProgDoneVector)})
 	})
 	t.Run("without tracefs", func(t *testing.T) {
-		testOtherWay(t, Options{withoutTracefs: true})
+		var log bytes.Buffer
+		testOtherWay(t, Options{withoutTracefs: true, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "slows every system call") {
+			t.Errorf("log = %q; want one line, that every system call is slowed", got)
+		}
+	})
+	t.Run("without tracefs, and refused", func(t *testing.T) {
+		var log bytes.Buffer
+		start(t, Options{withoutTracefs: true, edit: refuse(captureProgRawEnter), Log: slog.New(slog.NewTextHandler(&log, nil))})
+		if got := log.String(); strings.Contains(got, "slows every system call") {
+			t.Errorf("log = %q; nothing is slowed", got)
+		}
 	})
 }
 

@@ -2,7 +2,7 @@
 /*
  * What crosses from the kernel to the agent: the records in the ring, the
  * counters, and what the iterator over tasks writes. bpf2go makes the Go types
- * from this header; layout_test.go compares sizes and offsets again.
+ * from this header; a test, TestLayout, compares sizes and offsets again.
  *
  * A record in the ring is a struct event followed by event.captured bytes of
  * data, all or the head and then event.tail bytes of the end. The record may be
