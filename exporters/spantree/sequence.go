@@ -162,6 +162,8 @@ func (b *builder) sequenceError(s *request.Sequence) string {
 	dropped := word == request.FinishAbort.String()
 	unfinished := s.Finish == request.FinishNone && (dropped || word == "")
 	switch {
+	case s.EngineDead && unfinished:
+		return semconv.ErrorTypeEngineDead
 	case b.r.ErrorType == semconv.ErrorTypeEngineDead && (unfinished || s.Finish == request.FinishError):
 		return semconv.ErrorTypeEngineDead
 	case s.Finish == request.FinishError:

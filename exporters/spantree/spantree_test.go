@@ -236,6 +236,10 @@ func TestErrors(t *testing.T) {
 		{"engine died in a stream", func(r *request.Request) {
 			r.HTTP.Complete, r.HTTP.ServerClosed, r.ErrorType, r.Sequences[0].Finish = false, true, "engine_dead", request.FinishNone
 		}, [3]string{"engine_dead", "engine_dead", "engine_dead"}},
+		{"engine died, an error event ended the stream", func(r *request.Request) {
+			r.HTTP.FinishReasons, r.ErrorType = nil, "InternalServerError"
+			r.Sequences[0].Finish, r.Sequences[0].EngineDead = request.FinishNone, true
+		}, [3]string{"", "InternalServerError", "engine_dead"}},
 		{"engine died after a stop string", func(r *request.Request) {
 			r.HTTP.Complete, r.HTTP.ServerClosed, r.HTTP.FinishReasons, r.ErrorType = false, true, []string{"stop"}, "engine_dead"
 			r.Sequences[0].Finish, r.Sequences[0].Aborted = request.FinishNone, true

@@ -18,6 +18,7 @@ import (
 	"github.com/tokenscope/tokenscope/exporters/latency"
 	"github.com/tokenscope/tokenscope/exporters/ledger"
 	"github.com/tokenscope/tokenscope/exporters/spantree"
+	"github.com/tokenscope/tokenscope/probes/capture"
 )
 
 // Every chat and completions request of every recording is found, and what the client
@@ -61,6 +62,7 @@ func TestReplayEqualsWhatClientsGot(t *testing.T) {
 				t.Error("nothing was compared")
 			}
 			totals(t, name, r)
+			understood(t, r, events)
 		})
 	}
 }
@@ -152,9 +154,28 @@ func totals(t *testing.T, name string, r *replayed) {
 			t.Errorf("%s: the lines add up to %d; the server's page says %v", metric, got, want)
 		}
 	}
+}
+
+// understood holds that every message between front-end and core was decoded.
+func understood(t *testing.T, r *replayed, events []capture.Event) {
+	t.Helper()
 	e := r.stats.Engine
 	if e.Add.Failed+e.Outputs.Failed+e.Abort.Failed > 0 || e.Add.Decoded == 0 || e.Outputs.Decoded == 0 {
 		t.Errorf("decoder: %+v; want ADD and outputs messages without a failure", e)
+	}
+	// The only messages that are neither between front-end and core nor a greeting: a byte
+	// 0 by which a process that stops wakes its own reader of a shared-memory queue, one a
+	// reader and twice where it stops twice. None has the form of an ADD or of outputs.
+	// Source: vLLM 0.32.0, vllm/distributed/device_communicators/shm_broadcast.py, SpinCondition.
+	const stops = 4
+	var pair uint64
+	for i := range events {
+		if ev := &events[i]; ev.Kind == capture.KindSend && ev.Socket == capture.SocketPair && string(ev.Data) == "\x00" {
+			pair++
+		}
+	}
+	if e.Unknown != pair || pair > stops {
+		t.Errorf("%d unknown messages, of which %d are a byte on a PAIR socket; want all of them, and at most %d", e.Unknown, pair, stops)
 	}
 }
 
@@ -211,59 +232,129 @@ func TestReplayLinesFollowTheSchema(t *testing.T) {
 }
 
 // vLLM's own spans of the same run: e2e and time to first token within half a
-// millisecond (it stamps a little after the message's arrival), the rest exact.
+// millisecond (it stamps a little after the message's arrival), the rest exact; and
+// both stand in the caller's trace, below the same span, where there was a caller.
 func TestReplayAgreesWithTheServersOwnSpans(t *testing.T) {
 	const name = "vllm-0.32.0-otel"
+	own := ownSpans(t, name)
+	h, events := load(t, name)
+	r := run(t, h, events)
+	roots := serverSpans(t, filepath.Join(recordings, name))
+	compared, called := 0, 0
+	for _, q := range r.requests {
+		if q.ID == "" {
+			continue
+		}
+		i := slices.IndexFunc(own, func(s ownSpan) bool { return strings.HasPrefix(s.requestID(), q.ID) })
+		if i < 0 {
+			if !q.Disconnected {
+				t.Errorf("%s: vLLM made no span; want one of each request whose client stayed", q.ID)
+			}
+			continue
+		}
+		compared++
+		s := own[i]
+		compareOwn(t, s, latency.Of(q, q.Sequences[0]))
+		root, ok := roots[q.ID]
+		switch {
+		case !ok:
+			t.Errorf("%s: no SERVER span", q.ID)
+		case s.Parent == nil && root.Parent != nil:
+			t.Errorf("%s: SERVER span below %s; vLLM's has no parent", q.ID, *root.Parent)
+		case s.Parent != nil:
+			called++
+			if root.TraceID != s.TraceID || root.Parent == nil || *root.Parent != *s.Parent {
+				t.Errorf("%s: SERVER span in trace %s below %s; vLLM's llm_request is in %s below %s",
+					q.ID, root.TraceID, show(root.Parent), s.TraceID, *s.Parent)
+			}
+		}
+	}
+	if compared != len(own) || compared != 9 || called != 1 {
+		t.Errorf("%d of vLLM's %d spans were found, %d with a caller; want 9 of 9, 1", compared, len(own), called)
+	}
+}
+
+// ownSpan is a span that a server made itself, or that replay printed.
+type ownSpan struct {
+	Name       string         `json:"name"`
+	Kind       string         `json:"kind"`
+	TraceID    string         `json:"trace_id"`
+	SpanID     string         `json:"span_id"`
+	Parent     *string        `json:"parent_span_id"`
+	Attributes map[string]any `json:"attributes"`
+}
+
+func (s *ownSpan) requestID() string {
+	id, _ := s.Attributes["gen_ai.request.id"].(string)
+	return id
+}
+
+// ownSpans are the llm_request spans that a recording's server made itself.
+func ownSpans(t *testing.T, name string) []ownSpan {
+	t.Helper()
 	b, err := os.ReadFile(filepath.Join(recordings, name, "spans.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var spans []struct {
-		Name       string         `json:"name"`
-		TraceID    string         `json:"trace_id"`
-		Parent     *string        `json:"parent_span_id"`
-		Attributes map[string]any `json:"attributes"`
-	}
+	var spans []ownSpan
 	if err := json.Unmarshal(b, &spans); err != nil {
 		t.Fatal(err)
 	}
-	h, events := load(t, name)
-	r := run(t, h, events)
-	n := 0
-	for _, s := range spans {
-		if s.Name != "llm_request" {
-			continue
+	return slices.DeleteFunc(spans, func(s ownSpan) bool { return s.Name != "llm_request" })
+}
+
+// serverSpans are the SERVER spans of a replay, by the response's id, which is on the
+// span below each.
+func serverSpans(t *testing.T, path string) map[string]ownSpan {
+	t.Helper()
+	var out bytes.Buffer
+	err := Replay(context.Background(), ReplayOptions{Output: OutputSpans, Paths: []string{path}, Stdout: &out,
+		Log: slog.New(slog.DiscardHandler), TraceContext: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	byID, roots := map[string]ownSpan{}, map[string]ownSpan{}
+	var entries []ownSpan
+	for raw := range bytes.Lines(out.Bytes()) {
+		var s ownSpan
+		if err := json.Unmarshal(raw, &s); err != nil {
+			t.Fatal(err)
 		}
-		n++
-		id := s.Attributes["gen_ai.request.id"].(string)
-		for _, q := range r.requests {
-			if !strings.HasPrefix(id, q.ID) || q.ID == "" {
-				continue
-			}
-			l := latency.Of(q, q.Sequences[0])
-			for key, c := range map[string]struct {
-				got       *float64
-				tolerance float64
-			}{
-				"gen_ai.latency.e2e":                     {l.E2E, 0.0005},
-				"gen_ai.latency.time_to_first_token":     {l.TimeToFirstToken, 0.0005},
-				"gen_ai.latency.time_in_queue":           {l.TimeInQueue, 0},
-				"gen_ai.latency.time_in_model_prefill":   {l.Prefill, 0},
-				"gen_ai.latency.time_in_model_decode":    {l.Decode, 0},
-				"gen_ai.latency.time_in_model_inference": {l.Inference, 0},
-			} {
-				want := s.Attributes[key].(float64)
-				if c.got == nil || math.Abs(*c.got-want) > c.tolerance {
-					t.Errorf("%s %s = %s; vLLM says %v", id, key, show(c.got), want)
-				}
-			}
-			if s.Parent != nil && show(q.TraceID) == "" {
-				t.Errorf("%s: no trace", id)
-			}
+		byID[s.SpanID] = s
+		if s.Attributes["gen_ai.operation.name"] != nil {
+			entries = append(entries, s)
 		}
 	}
-	if n != 9 {
-		t.Errorf("%d spans of the server's own were compared; want 9", n)
+	for _, s := range entries {
+		id, _ := s.Attributes["gen_ai.response.id"].(string)
+		if id == "" || s.Parent == nil {
+			continue
+		}
+		if parent := byID[*s.Parent]; parent.Kind == "SPAN_KIND_SERVER" {
+			roots[id] = parent
+		}
+	}
+	return roots
+}
+
+// compareOwn compares a sequence's latencies with those on the server's own span of it.
+func compareOwn(t *testing.T, s ownSpan, l latency.Latencies) {
+	t.Helper()
+	for key, c := range map[string]struct {
+		got       *float64
+		tolerance float64
+	}{
+		"gen_ai.latency.e2e":                     {l.E2E, 0.0005},
+		"gen_ai.latency.time_to_first_token":     {l.TimeToFirstToken, 0.0005},
+		"gen_ai.latency.time_in_queue":           {l.TimeInQueue, 0},
+		"gen_ai.latency.time_in_model_prefill":   {l.Prefill, 0},
+		"gen_ai.latency.time_in_model_decode":    {l.Decode, 0},
+		"gen_ai.latency.time_in_model_inference": {l.Inference, 0},
+	} {
+		want, ok := s.Attributes[key].(float64)
+		if !ok || c.got == nil || math.Abs(*c.got-want) > c.tolerance {
+			t.Errorf("%s %s = %s; vLLM says %v", s.requestID(), key, show(c.got), s.Attributes[key])
+		}
 	}
 }
 

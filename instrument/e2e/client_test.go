@@ -27,13 +27,15 @@ type call struct {
 	body       map[string]any
 	raw        string // sent instead of body
 
-	traceparent bool   // send a traceparent of its own
-	requestID   string // X-Request-Id
-	split       bool   // send head and body apart
-	stopAfter   int    // leave after so many SSE events
+	traceparent bool        // send a traceparent of its own
+	requestID   string      // X-Request-Id
+	split       bool        // send head and body apart
+	stopAfter   int         // leave after so many SSE events
+	onEvent     func(n int) // called after the nth SSE event
 
-	status    int // 0 is 200
-	sequences int // requests inside the engine
+	status     int  // 0 is 200
+	sequences  int  // requests inside the engine
+	engineDies bool // while they run
 }
 
 // An answer is what the client got.
@@ -208,7 +210,11 @@ func (a *answer) readStream(r io.Reader, stopAfter int) error {
 		if err := a.add([]byte(data)); err != nil {
 			return err
 		}
-		if a.events++; a.events == stopAfter {
+		a.events++
+		if a.onEvent != nil {
+			a.onEvent(a.events)
+		}
+		if a.events == stopAfter {
 			return nil
 		}
 	}

@@ -14,13 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// collectorConfig takes OTLP over gRPC at the first address and forwards it to the second.
+// collectorConfig takes OTLP over gRPC at the first address and over HTTP at the second,
+// and forwards it to the third.
 // No batching and no queue: what the agent was told is accepted has arrived.
 const collectorConfig = `
 receivers:
   otlp:
     protocols:
       grpc: {endpoint: %q}
+      http: {endpoint: %q}
 exporters:
   otlp_grpc:
     endpoint: %q
@@ -33,13 +35,15 @@ service:
     traces: {receivers: [otlp], exporters: [otlp_grpc]}
 `
 
-// startCollector runs the Collector in front of to until the test ends, and returns the
-// endpoint to export to.
-func startCollector(t *testing.T, p parts, to *receiver) string {
+// collector is a running Collector: the environment that exports to it.
+type collector struct{ grpc, http []string }
+
+// startCollector runs the Collector in front of to until the test ends.
+func startCollector(t *testing.T, p parts, to *receiver) collector {
 	t.Helper()
-	address := "127.0.0.1:" + freePort(t)
+	grpc, http := "127.0.0.1:"+freePort(t), "127.0.0.1:"+freePort(t)
 	config := filepath.Join(t.TempDir(), "collector.yaml")
-	if err := os.WriteFile(config, fmt.Appendf(nil, collectorConfig, address, to.address), 0o644); err != nil {
+	if err := os.WriteFile(config, fmt.Appendf(nil, collectorConfig, grpc, http, to.address), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	log := createLog(t, "collector")
@@ -53,16 +57,24 @@ func startCollector(t *testing.T, p parts, to *receiver) string {
 		cmd.Process.Signal(unix.SIGTERM)
 		cmd.Wait()
 	})
-	if !eventually(t, 20*time.Second, "the collector listens on "+address, func() bool {
-		c, err := net.Dial("tcp", address)
-		if err == nil {
-			c.Close()
+	for _, address := range []string{grpc, http} {
+		if !eventually(t, 20*time.Second, "the collector listens on "+address, func() bool {
+			c, err := net.Dial("tcp", address)
+			if err == nil {
+				c.Close()
+			}
+			return err == nil
+		}) {
+			t.Fatalf("collector's log:\n%s", readTail(log.Name()))
 		}
-		return err == nil
-	}) {
-		t.Fatalf("collector's log:\n%s", readTail(log.Name()))
 	}
-	return "http://" + address
+	return collector{
+		// Nothing but the endpoint, as most people set it.
+		grpc: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://" + grpc},
+		// The port is not the standard one, which would tell the protocol.
+		http: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://" + http, "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf",
+			"OTEL_EXPORTER_OTLP_COMPRESSION=gzip"},
+	}
 }
 
 // createLog makes a log file that is named after the test and what it is of.

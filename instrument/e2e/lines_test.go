@@ -24,6 +24,7 @@ type line struct {
 	Metrics    *metrics `json:"metrics"`
 	Incomplete []string `json:"incomplete"`
 	Sequences  []struct {
+		Index      int      `json:"index"`
 		Finish     string   `json:"finish_reason"`
 		Prompt     *int     `json:"prompt_tokens"`
 		Completion *int     `json:"completion_tokens"`
@@ -103,6 +104,9 @@ func checkLines(t *testing.T, lines []line, answers []*answer) {
 			t.Errorf("%s: error_type = %q; response says %q", a.name, l.ErrorType, a.errType)
 		}
 		for i, s := range l.Sequences {
+			if want := wantFinish(a, i); s.Index != i || s.Finish != want {
+				t.Errorf("%s: sequence %d has index %d, finish_reason %q; want %d, %q", a.name, i, s.Index, s.Finish, i, want)
+			}
 			if s.Metrics == nil || s.Metrics.QueueTime == nil || s.Metrics.TimeToFirstToken == nil || s.Metrics.GenerationTime == nil {
 				t.Errorf("%s: sequence %d has metrics %+v; want all times", a.name, i, s.Metrics)
 			}
@@ -111,6 +115,15 @@ func checkLines(t *testing.T, lines []line, answers []*answer) {
 	if len(lines) != expected {
 		t.Errorf("%d request lines; want %d", len(lines), expected)
 	}
+}
+
+// wantFinish is why a sequence of an answer ended. What the client was told is the
+// engine's word, too, on both of the endpoints that are used here.
+func wantFinish(a *answer, index int) string {
+	if a.stopAfter > 0 {
+		return "abort"
+	}
+	return a.finish[index] // "" where the engine died
 }
 
 // checkMetrics compares the five numbers with vLLM's own, to the last bit.

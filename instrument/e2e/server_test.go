@@ -33,9 +33,13 @@ const (
 type how struct {
 	instrument []string // the launcher and its flags; none: plain
 	terminal   bool     // in a terminal of its own
+	statusFile string   // in a shell script that writes the server's exit status there
 	env        []string
 	flags      []string // of `vllm serve`
 }
+
+// withStatus is that script; like those of containers it waits for the server.
+const withStatus = `"$@"; status=$?; echo "exit status $status" >"$0"; exit "$status"`
 
 // server is a running vLLM, under instrument or not.
 type server struct {
@@ -51,15 +55,22 @@ type server struct {
 func start(t *testing.T, p parts, h how) *server {
 	t.Helper()
 	port := freePort(t)
-	argv := slices.Concat(h.instrument, []string{p.serve, port, "--max-model-len", strconv.Itoa(maxModelLen)}, h.flags)
+	argv := slices.Concat([]string{p.serve, port, "--max-model-len", strconv.Itoa(maxModelLen)}, h.flags)
+	if h.statusFile != "" {
+		argv = slices.Concat([]string{"sh", "-c", withStatus, h.statusFile}, argv)
+	}
+	argv = slices.Concat(h.instrument, argv)
 	s := &server{t: t, address: "127.0.0.1:" + port, ended: make(chan struct{})}
 	s.cmd = exec.Command(argv[0], argv[1:]...)
 	s.cmd.Env = append(cleanEnv(), h.env...)
 	log := createLog(t, "server-"+port)
 	s.log = log.Name()
 
-	// A session of its own, to know its processes by; and it ends if the test is killed.
-	attr := &unix.SysProcAttr{Setsid: true, Setctty: h.terminal, Pdeathsig: unix.SIGTERM}
+	// A process group of its own, to know its processes by; and it ends if the test is killed.
+	// It stays in our session unless it needs a terminal: with autogroups the scheduler
+	// starves other sessions on the core that vLLM keeps busy (see package supervise), and
+	// the clients, the Collector and the receiver are here.
+	attr := &unix.SysProcAttr{Setpgid: !h.terminal, Setsid: h.terminal, Setctty: h.terminal, Pdeathsig: unix.SIGTERM}
 	var err error
 	if h.terminal {
 		if s.tty, err = pty.StartWithAttrs(s.cmd, nil, attr); err == nil {
@@ -139,7 +150,7 @@ func (s *server) stopped() string {
 // status is the wait status of a process that has ended: "exit status 0", "signal: terminated".
 func (s *server) status() string { return s.cmd.ProcessState.String() }
 
-// kill ends the server for sure: its session has no other processes than its own.
+// kill ends the server for sure: its group has no other processes than its own.
 func (s *server) kill() {
 	select {
 	case <-s.ended:
@@ -162,8 +173,8 @@ func (s *server) kill() {
 
 // A process as /proc shows it.
 type process struct {
-	pid, parent, session int
-	argv                 []string
+	pid, parent, group int
+	argv               []string
 }
 
 // processes lists those that ok accepts.
@@ -178,13 +189,13 @@ func processes(ok func(process) bool) []process {
 		// pid (comm) state ppid pgrp session …: comm may hold anything, but no later ")".
 		_, rest, _ := bytes.Cut(stat[bytes.LastIndexByte(stat, ')'):], []byte(" "))
 		fields := strings.Fields(string(rest))
-		if len(fields) < 4 || fields[0] == "Z" {
+		if len(fields) < 3 || fields[0] == "Z" {
 			continue
 		}
 		var p process
 		p.pid, _ = strconv.Atoi(filepath.Base(filepath.Dir(path)))
 		p.parent, _ = strconv.Atoi(fields[1])
-		p.session, _ = strconv.Atoi(fields[3])
+		p.group, _ = strconv.Atoi(fields[2])
 		cmdline, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.pid))
 		p.argv = strings.Split(strings.TrimRight(string(cmdline), "\x00"), "\x00")
 		if ok(p) {
@@ -194,21 +205,34 @@ func processes(ok func(process) bool) []process {
 	return found
 }
 
-// agent is the pid of instrument's agent, 0 while there is none.
-func (s *server) agent() int {
+// agent is the pid of instrument's agent, 0 while there is none: its child that leads a
+// process group of its own. One that was killed may be there still, while the kernel takes
+// its probes off; it is told by not.
+func (s *server) agent(not int) int {
 	for _, p := range processes(func(p process) bool {
-		return p.parent == s.cmd.Process.Pid && p.session != s.cmd.Process.Pid && slices.Contains(p.argv, "agent")
+		return p.pid != not && p.parent == s.cmd.Process.Pid && p.group == p.pid && slices.Contains(p.argv, "agent")
 	}) {
 		return p.pid
 	}
 	return 0
 }
 
-// workload is the pids of all processes in the server's session but instrument itself.
+// engineCore is the pid of the server's engine core, which has given itself that name.
+func (s *server) engineCore() int {
+	for _, p := range processes(func(p process) bool {
+		return p.group == s.cmd.Process.Pid && strings.HasPrefix(p.argv[0], "VLLM::EngineCore")
+	}) {
+		return p.pid
+	}
+	return 0
+}
+
+// workload is the pids of all processes in the server's group but instrument itself. vLLM
+// makes no groups of its own.
 func (s *server) workload() []int {
 	var pids []int
 	for _, p := range processes(func(p process) bool {
-		return p.session == s.cmd.Process.Pid && p.pid != s.cmd.Process.Pid
+		return p.group == s.cmd.Process.Pid && p.pid != s.cmd.Process.Pid
 	}) {
 		pids = append(pids, p.pid)
 	}

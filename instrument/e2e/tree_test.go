@@ -5,6 +5,7 @@ package e2e
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -14,14 +15,27 @@ import (
 // wantTree is the span tree of an answered call, one span a line, children indented.
 func wantTree(a *answer) string {
 	var b strings.Builder
-	failed, errType := "", ""
+	// The errors of the SERVER span, of the operation and of the engine's requests.
+	server, entry, engine := "", "", ""
 	switch {
 	case a.stopAfter > 0:
-		failed, errType = " Error client_disconnect", "client_disconnect"
+		server, entry, engine = "client_disconnect", "client_disconnect", "client_disconnect"
+	case a.engineDies:
+		// A stream has begun with 200 by then: for HTTP it is a success.
+		entry, engine = a.errType, "engine_dead"
+		if a.status >= 500 {
+			server = strconv.Itoa(a.status)
+		}
 	case a.status >= 400:
-		errType = a.errType
+		entry = a.errType
 	}
-	fmt.Fprintf(&b, "SERVER POST %s%s\n", a.path, failed)
+	failed := func(errType string) string {
+		if errType == "" {
+			return ""
+		}
+		return " Error " + errType
+	}
+	fmt.Fprintf(&b, "SERVER POST %s%s\n", a.path, failed(server))
 	operation, model := "chat", "tiny"
 	if a.path == completionPath {
 		operation = "text_completion"
@@ -29,13 +43,9 @@ func wantTree(a *answer) string {
 	if a.status == 404 {
 		model = "_other" // the engine does not serve it
 	}
-	entry := operation + " " + model
-	if errType != "" {
-		entry += " Error " + errType
-	}
-	fmt.Fprintf(&b, "  INTERNAL %s\n", entry)
+	fmt.Fprintf(&b, "  INTERNAL %s %s%s\n", operation, model, failed(entry))
 	for range a.sequences {
-		fmt.Fprintf(&b, "    INTERNAL llm_request%s\n", failed)
+		fmt.Fprintf(&b, "    INTERNAL llm_request%s\n", failed(engine))
 		for _, phase := range []string{"wait", "prefill", "decode"} {
 			fmt.Fprintf(&b, "      INTERNAL %s\n", phase)
 		}
@@ -193,12 +203,23 @@ func checkSequences(t *testing.T, spans []*span, a *answer) {
 		}
 		n, _ := s.number("gen_ai.usage.completion_tokens")
 		completion += n
+		index, _ := s.number("tokenscope.sequence.index")
+		var want any // absent where the engine died
+		if reason := wantFinish(a, int(index)); reason != "" {
+			want = []any{reason}
+		}
+		if diff := cmp.Diff(want, s.Attributes["gen_ai.response.finish_reasons"]); diff != "" {
+			t.Errorf("gen_ai.response.finish_reasons of sequence %v (-want +got):\n%s", index, diff)
+		}
 	}
 	switch {
 	case a.usage != nil && completion != float64(a.usage.Completion):
 		t.Errorf("completion tokens of all llm_request = %v; response says %d", completion, a.usage.Completion)
 	case a.stopAfter > 0 && completion < 1:
 		t.Errorf("completion tokens of a client that left after %d events = %v", a.stopAfter, completion)
+	case a.engineDies && completion < float64(max(a.events-1, 1)):
+		// The last event is the error.
+		t.Errorf("completion tokens = %v; the client got %d events with tokens", completion, a.events-1)
 	}
 }
 

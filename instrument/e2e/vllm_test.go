@@ -62,10 +62,8 @@ func TestWithEngineTracing(t *testing.T) {
 	s := start(t, p, how{
 		terminal:   true,
 		instrument: []string{p.instrument, "--capture", "ebpf", "--record", recording},
-		env: []string{
-			"OTEL_EXPORTER_OTLP_ENDPOINT=" + collector, "OTEL_SERVICE_NAME=e2e",
-			"OTEL_INSTRUMENTATION_VLLM_TRACING_LEVEL=1", "OTEL_BSP_SCHEDULE_DELAY=500",
-		},
+		env: append(collector.grpc, "OTEL_SERVICE_NAME=e2e",
+			"OTEL_INSTRUMENTATION_VLLM_TRACING_LEVEL=1", "OTEL_BSP_SCHEDULE_DELAY=500"),
 		flags: []string{"--enable-per-request-metrics", "--otlp-traces-endpoint", "http://" + native.address},
 	})
 	s.ready()
@@ -93,6 +91,7 @@ func TestWithEngineTracing(t *testing.T) {
 		}
 		checkGone(t, s)
 	})
+	t.Run("warning", func(t *testing.T) { checkOwnTracingTold(t, s, 1) })
 	t.Run("recording", func(t *testing.T) {
 		out := replay(t, p, "requests", recording)
 		lines := readLines(t, out)
@@ -107,20 +106,21 @@ func TestWithEngineTracing(t *testing.T) {
 	})
 }
 
-// TestWithoutFlags runs vLLM as most people do; what it says of itself is on /metrics.
+// TestWithoutFlags runs vLLM as most people do, here from a shell script; what it says of
+// itself is on /metrics. In the end first the agent is killed, then the engine.
 func TestWithoutFlags(t *testing.T) {
 	p := need(t)
 	plain := needPlain(t, p)
 	ours := newReceiver(t)
 	collector := startCollector(t, p, ours)
 	recording := filepath.Join(workDir, "without-flags.rec")
+	status := filepath.Join(workDir, "without-flags.status")
 
 	s := start(t, p, how{
 		instrument: []string{p.instrument, "--capture=ebpf", "--record", recording, "--"},
-		env: []string{
-			"OTEL_EXPORTER_OTLP_ENDPOINT=" + collector, "ARMS_APP_NAME=e2e",
-			"OTEL_INSTRUMENTATION_VLLM_TRACING_LEVEL=2", "OTEL_BSP_SCHEDULE_DELAY=500",
-		},
+		statusFile: status,
+		env: append(collector.http, "ARMS_APP_NAME=e2e",
+			"OTEL_INSTRUMENTATION_VLLM_TRACING_LEVEL=2", "OTEL_BSP_SCHEDULE_DELAY=500"),
 	})
 	s.ready()
 	answers := run(t, s.address)
@@ -144,18 +144,28 @@ func TestWithoutFlags(t *testing.T) {
 		checkPage(t, page, lines, &receiver{spans: duringWorkload})
 	})
 	t.Run("agent killed under load", func(t *testing.T) { checkAgentKilled(t, s, ours) })
-	t.Run("SIGTERM", func(t *testing.T) {
-		c := &client{address: s.address}
-		last := c.do(call{name: "last", path: completionPath, body: completion("The end", 8), traceparent: true, sequences: 1})
-		check(t, last)
-		s.cmd.Process.Signal(unix.SIGTERM)
-		if got := s.stopped(); got != plain.status {
-			t.Errorf("exit status after SIGTERM: %s; plain vLLM: %s", got, plain.status)
-		}
-		checkGone(t, s)
-		arrived(t, ours, []*answer{last})
-		checkTrees(t, ours, []*answer{last})
-	})
+	t.Run("engine killed under load", func(t *testing.T) { checkEngineKilled(t, s, ours, status) })
+	t.Run("warning", func(t *testing.T) { checkOwnTracingTold(t, s, 0) })
+}
+
+// TestSIGTERM ends a server as a container's runtime does, right after an answer: its
+// trace must still arrive.
+func TestSIGTERM(t *testing.T) {
+	p := need(t)
+	plain := needPlain(t, p)
+	ours := newReceiver(t)
+	s := start(t, p, how{instrument: []string{p.instrument}, env: startCollector(t, p, ours).grpc})
+	s.ready()
+	c := &client{address: s.address}
+	last := c.do(call{name: "last", path: completionPath, body: completion("The end", 8), traceparent: true, sequences: 1})
+	check(t, last)
+	s.cmd.Process.Signal(unix.SIGTERM)
+	if got := s.stopped(); got != plain.status {
+		t.Errorf("exit status after SIGTERM: %s; plain vLLM: %s", got, plain.status)
+	}
+	checkGone(t, s)
+	arrived(t, ours, []*answer{last})
+	checkTrees(t, ours, []*answer{last})
 }
 
 // checkTexts: with temperature 0 the same requests get the same text, whoever looks on.
@@ -174,18 +184,37 @@ func checkTexts(t *testing.T, plain, answers []*answer) {
 	}
 }
 
-// checkResource: one service, named as asked, in all spans.
+// checkResource: one service, named as asked, and the engine that it is, in all spans.
 func checkResource(t *testing.T, r *receiver) {
 	t.Helper()
 	instances := map[any]bool{}
 	for _, s := range r.all(func(*span) bool { return true }) {
-		if got := s.Resource["service.name"]; got != "e2e" {
-			t.Fatalf("service.name = %v; want e2e", got)
+		for key, want := range map[string]string{
+			"service.name":              "e2e",
+			"tokenscope.engine.name":    "vllm-v1",
+			"tokenscope.engine.version": "0.32.0", // examples/vllm-cpu/common.sh
+			"tokenscope.engine.model":   "tiny",
+		} {
+			if got := s.Resource[key]; got != want {
+				t.Errorf("resource of %s: %s = %v; want %s", s.Name, key, got, want)
+			}
+		}
+		if t.Failed() {
+			return // one is enough
 		}
 		instances[s.Resource["service.instance.id"]] = true
 	}
 	if len(instances) != 1 || instances[nil] {
 		t.Errorf("service.instance.id = %v; want one", instances)
+	}
+}
+
+// checkOwnTracingTold: the log says that every request is reported twice so many times.
+func checkOwnTracingTold(t *testing.T, s *server, want int) {
+	t.Helper()
+	const warning = "the server's own tracing is on as well"
+	if got := strings.Count(readAll(t, s.log), warning); got != want {
+		t.Errorf("%d lines in the log say %q; want %d", got, warning, want)
 	}
 }
 

@@ -143,6 +143,9 @@ func check(t *testing.T, a *answer) {
 	if a.call.status == 0 && a.id == "" {
 		t.Fatalf("%s: the answer has no id", a.name)
 	}
+	if whole := a.status == 200 && a.stopAfter == 0 && !a.engineDies; whole && len(a.finish) != a.sequences {
+		t.Fatalf("%s: finish reasons %v; want one for each of %d choices", a.name, a.finish, a.sequences)
+	}
 }
 
 // stopString finds a piece of text that occurs late in an answer for the first time.

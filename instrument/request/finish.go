@@ -107,7 +107,8 @@ func (t *Tracker) emit(r *Request, seqs []*seq, m *missing) {
 		if w := s.FinishWord(r); w != "" && (r.FinishReason == "" || s.endedAt >= lastEnd) {
 			r.FinishReason, lastEnd = w, s.endedAt
 		}
-		if s.engineDead && s.Finish == FinishNone && r.ErrorType == "" {
+		s.EngineDead = s.engineDead && s.Finish == FinishNone
+		if s.EngineDead && r.ErrorType == "" {
 			r.ErrorType = ErrorEngineDead
 		}
 		r.Sequences = append(r.Sequences, &s.Sequence)

@@ -97,6 +97,10 @@ type Sequence struct {
 	// Waits are the times in which it was not running: the first wait and one per
 	// preemption (End 0 where it never ran again).
 	Waits []Wait
+	// EngineDead: the engine died before it ended the request. The response may give the
+	// error another type.
+	EngineDead bool
+
 	// FirstTokenTime and LastTokenTime are when the front-end received those tokens
 	// (captured; 0 where receives were not captured).
 	FirstTokenTime, LastTokenTime int64

@@ -107,6 +107,10 @@ func (v *view) whole(s *seq) bool {
 		// A gap before its first output here was noticed when nothing was known of it.
 		return false
 	}
+	if v.queuedS == 0 && (s.sent.queuedS != 0 || s.received.queuedS != 0) {
+		// The first output was seen on the other side alone: capture began later on this one.
+		return false
+	}
 	// A finish that came in order is the last message of all. An abort is not: outputs
 	// before it may be missing without a jump, if anything was lost at the time.
 	return v.finish != FinishNone || (s.Aborted || s.engineDead || !s.settled()) && !s.lossNear
