@@ -169,7 +169,7 @@ func (s *Source) useLibrary(path, shown string) bool {
 	// A library that cannot be probed stays in the table as nil: it is not tried again.
 	s.libraries[id] = nil
 	if s.works(featureZMQSend) {
-		lib.probes, err = lib.attach(sendProbes, s.kernel.programs, 0)
+		lib.probes, err = lib.attach(sendProbes, s.kernel, 0)
 		if err != nil {
 			lib.Close()
 			s.options.Log.Warn("engine messages of this library cannot be seen", "path", shown, "error", err)
@@ -177,7 +177,7 @@ func (s *Source) useLibrary(path, shown string) bool {
 		}
 	}
 	if s.works(featureZMQTypes) {
-		probes, err := lib.attach(typeProbes, s.kernel.programs, 0)
+		probes, err := lib.attach(typeProbes, s.kernel, 0)
 		if err != nil {
 			s.options.Log.Debug("socket types of this library cannot be seen", "path", shown, "error", err)
 		}
@@ -225,7 +225,7 @@ func (s *Source) attach(lib *library, pid uint32) *attachment {
 		defer close(a.done)
 		s.attaching <- struct{}{}
 		defer func() { <-s.attaching }()
-		links, err := lib.attach(receiveProbes, s.kernel.programs, int(pid))
+		links, err := lib.attach(receiveProbes, s.kernel, pid)
 		if err != nil && !errors.Is(err, unix.ESRCH) { // else it has ended
 			s.options.Log.Debug("received messages of this process cannot be seen", "pid", pid, "error", err)
 		}

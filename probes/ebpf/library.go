@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 )
@@ -64,17 +63,10 @@ var (
 )
 
 // attach puts probes on the library, for one process or (pid 0) for all.
-func (l *library) attach(probes []probe, programs map[string]*ebpf.Program, pid int) ([]io.Closer, error) {
+func (l *library) attach(probes []probe, kernel *loaded, pid uint32) ([]io.Closer, error) {
 	var links []io.Closer
 	for _, p := range probes {
-		var lnk link.Link
-		var err error
-		options := &link.UprobeOptions{PID: pid}
-		if p.ret {
-			lnk, err = l.exe.Uretprobe(p.symbol, programs[p.program], options)
-		} else {
-			lnk, err = l.exe.Uprobe(p.symbol, programs[p.program], options)
-		}
+		lnk, err := l.attachOne(p, kernel, pid)
 		if err != nil {
 			for _, c := range links {
 				c.Close()
@@ -84,6 +76,21 @@ func (l *library) attach(probes []probe, programs map[string]*ebpf.Program, pid 
 		links = append(links, lnk)
 	}
 	return links, nil
+}
+
+func (l *library) attachOne(p probe, kernel *loaded, pid uint32) (link.Link, error) {
+	prog := kernel.programs[p.program]
+	symbols, multi := []string{p.symbol}, &link.UprobeMultiOptions{PID: pid}
+	one := &link.UprobeOptions{PID: int(pid)}
+	switch {
+	case kernel.multi && p.ret:
+		return l.exe.UretprobeMulti(symbols, prog, multi)
+	case kernel.multi:
+		return l.exe.UprobeMulti(symbols, prog, multi)
+	case p.ret:
+		return l.exe.Uretprobe(p.symbol, prog, one)
+	}
+	return l.exe.Uprobe(p.symbol, prog, one)
 }
 
 // openLibrary opens path and reads its symbols through a descriptor that is kept:

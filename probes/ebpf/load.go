@@ -18,6 +18,38 @@ type loaded struct {
 	variables map[string]*ebpf.Variable
 	programs  map[string]*ebpf.Program
 	closers   []io.Closer
+	// multi says how the programs on libraries are attached, see useMulti.
+	multi bool
+}
+
+// uprobePrograms are those on functions of libraries.
+var uprobePrograms = []string{
+	captureProgZmqSend, captureProgZmqRecv, captureProgZmqRecvReturn,
+	captureProgZmqSocketEnter, captureProgZmqSocketReturn, captureProgZmqClose,
+}
+
+// useMulti reports whether programs on libraries are attached by uprobe_multi links and
+// not by perf events. The kernel takes a perf event off under a lock that every opening
+// of another waits for, and for some grace periods each: after an agent was killed, the
+// next one waited six seconds for its probes beside a busy server. Links of this kind
+// are another way to the same breakpoints, without that lock.
+//
+// They came with Linux 6.6; whom their PID filter lets through was wrong until
+// 46ba0e49b642 ("bpf: fix multi-uprobe PID filtering logic", 6.10).
+func useMulti() bool {
+	var u unix.Utsname
+	return unix.Uname(&u) == nil && !before(unix.ByteSliceToString(u.Release[:]), 6, 10)
+}
+
+// setMulti has the uprobe programs loaded for uprobe_multi links, or for perf events.
+func setMulti(spec *ebpf.CollectionSpec, multi bool) {
+	kind := ebpf.AttachNone
+	if multi {
+		kind = ebpf.AttachTraceUprobeMulti
+	}
+	for _, name := range uprobePrograms {
+		spec.Programs[name].AttachType = kind
+	}
 }
 
 func (l *loaded) Close() error {
@@ -54,6 +86,8 @@ func load(o Options, want, older []string, watch *stopwatch) (l *loaded, failed 
 		}
 	}
 	spec.Maps[captureMapEvents].MaxEntries = uint32(o.RingBytes)
+	multi := useMulti() && !o.perfEvents
+	setMulti(spec, multi)
 	if o.edit != nil {
 		o.edit(spec)
 	}
@@ -68,8 +102,9 @@ func load(o Options, want, older []string, watch *stopwatch) (l *loaded, failed 
 	})
 	watch.lap("load")
 	if err == nil {
-		return &loaded{maps: coll.Maps, variables: coll.Variables, programs: coll.Programs, closers: []io.Closer{closeFunc(coll.Close)}}, nil, nil
+		return &loaded{maps: coll.Maps, variables: coll.Variables, programs: coll.Programs, closers: []io.Closer{closeFunc(coll.Close)}, multi: multi}, nil, nil
 	}
+	setMulti(spec, false) // perhaps that was it
 	l, failed, err = loadSingly(spec, append(want, older...), cache)
 	if err != nil && memlock != nil {
 		err = fmt.Errorf("%w; %w", err, memlock)

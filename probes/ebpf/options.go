@@ -59,6 +59,7 @@ type Options struct {
 	// would be like.
 	withoutTracefs bool
 	edit           func(*ebpf.CollectionSpec)
+	perfEvents     bool // as on kernels without uprobe_multi
 }
 
 // withDefaults returns o with every field set, or an error that names the field

@@ -158,15 +158,19 @@ func quit(t *testing.T, w *watch, c *child) []capture.Event {
 
 func TestZMQ(t *testing.T) {
 	path := python(t)
-	w := start(t, Options{WantReceives: func(Process) bool { return true }})
-	c := runPython(t, path, pairs)
-	begin(t, w, c)
-	if line := c.out.next(t); line != "done" {
-		t.Fatalf("script says %q", line)
+	for name, perfEvents := range map[string]bool{"attached as the kernel can": false, "attached by perf events": true} {
+		t.Run(name, func(t *testing.T) {
+			w := start(t, Options{WantReceives: func(Process) bool { return true }, perfEvents: perfEvents})
+			c := runPython(t, path, pairs)
+			begin(t, w, c)
+			if line := c.out.next(t); line != "done" {
+				t.Fatalf("script says %q", line)
+			}
+			all := quit(t, w, c)
+			checkMessages(t, all, c.Process.Pid, capture.KindSend, wantedMessages(true))
+			checkMessages(t, all, c.Process.Pid, capture.KindRecv, wantedMessages(false))
+		})
 	}
-	all := quit(t, w, c)
-	checkMessages(t, all, c.Process.Pid, capture.KindSend, wantedMessages(true))
-	checkMessages(t, all, c.Process.Pid, capture.KindRecv, wantedMessages(false))
 }
 
 // TestZMQReceivesUnwanted sees what is sent and nothing that is received.
