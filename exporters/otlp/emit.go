@@ -1,5 +1,7 @@
 package otlp
 
+// Requests into the SDK: one span of a tree after the other, through a TracerProvider.
+
 import (
 	"context"
 	"time"

@@ -1,5 +1,7 @@
 package spantree
 
+// The llm_request span of one sequence, its latencies, and its phases.
+
 import (
 	"cmp"
 	"math"

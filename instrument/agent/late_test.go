@@ -15,12 +15,7 @@ func TestLateReceivesNeverMakeAWrongNumber(t *testing.T) {
 	for _, name := range propertyRecordings {
 		t.Run(name, func(t *testing.T) {
 			h, events := load(t, name)
-			whole := map[string]*line{}
-			for _, l := range run(t, h, events).lines {
-				if l.ID != nil {
-					whole[l.id()] = l
-				}
-			}
+			whole := linesByID(run(t, h, events))
 			cores := engineCores(events)
 			for from := 0; from < len(events); from += 1 + len(events)/60 {
 				late := events[from].Time

@@ -187,12 +187,7 @@ func TestLostEventsNeverMakeAWrongNumber(t *testing.T) {
 	for _, name := range propertyRecordings {
 		t.Run(name, func(t *testing.T) {
 			h, events := load(t, name)
-			whole := map[string]*line{}
-			for _, l := range run(t, h, events).lines {
-				if l.ID != nil {
-					whole[l.id()] = l
-				}
-			}
+			whole := linesByID(run(t, h, events))
 			rnd := rand.New(rand.NewPCG(5, 6))
 			missing := 0
 			for round := range 40 {
@@ -248,12 +243,7 @@ func TestCutEventsNeverMakeAWrongNumber(t *testing.T) {
 	for _, name := range propertyRecordings {
 		t.Run(name, func(t *testing.T) {
 			h, events := load(t, name)
-			whole := map[string]*line{}
-			for _, l := range run(t, h, events).lines {
-				if l.ID != nil {
-					whole[l.id()] = l
-				}
-			}
+			whole := linesByID(run(t, h, events))
 			for _, limit := range []struct{ head, tail int }{{64, 16}, {256, 64}, {700, 100}, {2000, 0}} {
 				for _, l := range run(t, h, cutTo(events, limit.head, limit.tail)).lines {
 					if want := whole[l.id()]; want != nil {

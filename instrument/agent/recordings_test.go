@@ -184,6 +184,17 @@ func (r *replayed) byID(id string) *line {
 	return nil
 }
 
+// linesByID are the lines of requests whose response named an id.
+func linesByID(r *replayed) map[string]*line {
+	m := map[string]*line{}
+	for _, l := range r.lines {
+		if l.ID != nil {
+			m[l.id()] = l
+		}
+	}
+	return m
+}
+
 // run sends events through a new pipeline.
 func run(t testing.TB, h capture.Header, events []capture.Event) *replayed {
 	t.Helper()

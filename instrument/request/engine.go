@@ -1,5 +1,8 @@
 package request
 
+// The engine's side: what the Tracker makes of requests handed over, steps, aborts and
+// deaths, sequence by sequence.
+
 import (
 	"maps"
 	"slices"

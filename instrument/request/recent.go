@@ -1,5 +1,7 @@
 package request
 
+// What was emitted a moment ago, and the order in which things are ended.
+
 import (
 	"cmp"
 	"slices"

@@ -1,5 +1,7 @@
 package request
 
+// The steps that a sequence keeps for token events, in bounded memory.
+
 import (
 	"cmp"
 	"slices"

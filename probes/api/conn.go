@@ -1,5 +1,7 @@
 package api
 
+// One connection: http1's calls become Exchanges, in the order of its requests.
+
 import (
 	"github.com/tokenscope/tokenscope/instrument/request"
 	"github.com/tokenscope/tokenscope/probes/http1"

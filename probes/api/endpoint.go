@@ -1,5 +1,7 @@
 package api
 
+// The routes of the servers' APIs that make Exchanges.
+
 import (
 	"bytes"
 	"strings"

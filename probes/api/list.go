@@ -1,5 +1,7 @@
 package api
 
+// A list of connections by when something last happened, without an allocation.
+
 // link is a place in a list of connections.
 type link struct {
 	prev, next *conn

@@ -1,5 +1,7 @@
 package api
 
+// A JSON reader for documents that come in pieces and may break off anywhere.
+
 import (
 	"bytes"
 	"encoding/json"

@@ -1,5 +1,7 @@
 package api
 
+// The last members of a JSON document whose middle was not captured.
+
 // maxTail is how much of a body's end is kept once a part of it is missing: as much
 // as a capture's tail, by default.
 const maxTail = 4 << 10

@@ -1,5 +1,7 @@
 package api
 
+// Token counts of responses, in the words of each API.
+
 import "github.com/tokenscope/tokenscope/instrument/request"
 
 // count names the keys of usage objects in every dialect.

@@ -1,5 +1,7 @@
 package ebpf
 
+// Records of the kernel's ring become capture.Events.
+
 import (
 	"bytes"
 	"unsafe"

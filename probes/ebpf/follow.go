@@ -1,5 +1,7 @@
 package ebpf
 
+// Following the workload's processes: finding libzmq in them and putting probes on it.
+
 import (
 	"errors"
 	"fmt"

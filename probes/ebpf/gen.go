@@ -1,3 +1,5 @@
 package ebpf
 
+// What go generate runs here.
+
 //go:generate ./gen.sh

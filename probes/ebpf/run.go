@@ -1,5 +1,7 @@
 package ebpf
 
+// The loop that empties the ring and does what is due.
+
 import (
 	"context"
 	"errors"

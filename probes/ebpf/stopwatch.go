@@ -1,5 +1,7 @@
 package ebpf
 
+// Where the time of Open goes, for the log.
+
 import (
 	"context"
 	"log/slog"

@@ -1,5 +1,7 @@
 package http1
 
+// Whole heads: what a request or a response with them means for its connection.
+
 // request takes a whole request head.
 func (c *Conn) request(s *stream, t int64, p []byte) {
 	h := RequestHead{First: s.first}

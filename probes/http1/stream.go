@@ -1,5 +1,7 @@
 package http1
 
+// One direction of a connection: heads, bodies, chunks, and what was not captured.
+
 import "bytes"
 
 // state is where in a message a stream stands.

@@ -1,5 +1,7 @@
 package redact
 
+// HTTP heads: which lines, names and values stay.
+
 import (
 	"bytes"
 	"net/http"

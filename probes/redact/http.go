@@ -1,5 +1,7 @@
 package redact
 
+// HTTP framing of one direction, followed to know where content begins and ends.
+
 import "bytes"
 
 type bodyKind uint8

@@ -1,5 +1,7 @@
 package redact
 
+// Words that may stay, recognised although they come in pieces.
+
 import (
 	"slices"
 	"strings"

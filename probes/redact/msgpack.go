@@ -1,5 +1,7 @@
 package redact
 
+// A msgpack walker that overwrites in place, at the same width.
+
 import "encoding/binary"
 
 // maxPackDepth bounds nesting: the deepest message of vLLM's has less than ten levels.

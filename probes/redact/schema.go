@@ -1,5 +1,7 @@
 package redact
 
+// What may stay where in the JSON documents of the APIs.
+
 import (
 	"maps"
 	"slices"

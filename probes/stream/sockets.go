@@ -1,5 +1,7 @@
 package stream
 
+// The sockets that are remembered, and the messages being put together on them.
+
 import "github.com/tokenscope/tokenscope/probes/capture"
 
 // socketKey names one direction of one socket.

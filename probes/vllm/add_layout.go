@@ -1,5 +1,7 @@
 package vllm
 
+// Where each release's ADD message has its fields.
+
 import (
 	"bytes"
 

@@ -1,5 +1,7 @@
 package vllm
 
+// Leaf readers of msgpack that never trust a length.
+
 import (
 	"errors"
 	"math"
