@@ -25,5 +25,11 @@ unset PYTHONPATH
 PATH=$(env_of "$release")/bin:$PATH
 export PATH
 
-exec vllm serve "$(model_dir)" --served-model-name tiny --max-model-len 1024 --enforce-eager \
+# VLLM_ENTRY=module starts it by its Python module, as many older scripts do. The caller's
+# flags come last, so that they win.
+case ${VLLM_ENTRY:-cli} in
+module) server=(python -m vllm.entrypoints.openai.api_server --model "$(model_dir)") ;;
+*) server=(vllm serve "$(model_dir)") ;;
+esac
+exec "${server[@]}" --served-model-name tiny --max-model-len 1024 --enforce-eager \
 	--host 127.0.0.1 --port "$port" "$@"

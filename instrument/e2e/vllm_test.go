@@ -154,7 +154,8 @@ func TestSIGTERM(t *testing.T) {
 	p := need(t)
 	plain := needPlain(t, p)
 	ours := newReceiver(t)
-	s := start(t, p, how{instrument: []string{p.instrument}, env: startCollector(t, p, ours).grpc})
+	// This one is started by vLLM's Python module, behind "--".
+	s := start(t, p, how{instrument: []string{p.instrument, "--"}, env: append(startCollector(t, p, ours).grpc, "VLLM_ENTRY=module")})
 	s.ready()
 	c := &client{address: s.address}
 	last := c.do(call{name: "last", path: completionPath, body: completion("The end", 8), traceparent: true, sequences: 1})
