@@ -42,6 +42,7 @@ const selfExe = "/proc/self/exe"
 // called, when the agent has failed for good or when it has died too often.
 type keeper struct {
 	opt    AgentOptions
+	shim   *shimState
 	reap   *reaper
 	log    *lineLog
 	starts int // agents that we have tried to start
@@ -56,9 +57,10 @@ type keeper struct {
 	done    chan struct{} // closed by the goroutine
 }
 
-func newKeeper(opt AgentOptions, reap *reaper, log *lineLog) *keeper {
+func newKeeper(opt AgentOptions, shim *shimState, reap *reaper, log *lineLog) *keeper {
 	k := &keeper{
 		opt:     opt,
+		shim:    shim,
 		reap:    reap,
 		log:     log,
 		settled: make(chan struct{}),
@@ -97,12 +99,17 @@ func (k *keeper) run() {
 	for {
 		began := time.Now()
 		end := k.runAgent()
-		k.settle()
-		if end.asked || end.failed {
+		if end.asked {
 			return
 		}
+		if end.failed {
+			k.shim.lost()
+			return
+		}
+		k.settle()
 		delay, again := row.next(time.Since(began))
 		if !again {
+			k.shim.lost()
 			k.log.say(slog.LevelError, "agent given up: the workload runs on without it",
 				"deaths", maxDeaths, "last", end.how)
 			return
@@ -214,6 +221,8 @@ func (k *keeper) readStatus(status io.Reader, watch func()) (failed bool) {
 		switch word {
 		case statusWatch:
 			watch()
+		case statusNoShim:
+			k.shim.needless()
 		case statusReady:
 			k.settle()
 			k.log.say(slog.LevelDebug, "agent is ready", "start", k.starts)
@@ -222,6 +231,7 @@ func (k *keeper) readStatus(status io.Reader, watch func()) (failed bool) {
 				k.log.say(slog.LevelError, "agent failed: the workload runs on without it", "reason", text)
 			}
 			failed = true
+			k.shim.lost()
 			k.settle()
 		case statusWarn:
 			k.log.say(slog.LevelWarn, text, "from", "agent")
@@ -297,7 +307,7 @@ func (k *keeper) startAgent() (_ *agentProcess, err error) {
 		Env: agentEnv(k.opt.Env, k.starts),
 		Files: []uintptr{uintptr(null), stderr, stderr,
 			// A lock without a file is −1, which is closedFD.
-			lifelineFD: uintptr(lifeline[0]), statusFD: uintptr(status[1]), lifeFD: uintptr(life.fd)},
+			lifelineFD: uintptr(lifeline[0]), statusFD: uintptr(status[1]), lifeFD: uintptr(life.fd), shimFD: k.shim.fd()},
 		Sys: &syscall.SysProcAttr{Setpgid: true},
 	})
 	if err != nil {

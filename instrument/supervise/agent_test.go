@@ -191,7 +191,7 @@ func testKeeper(t *testing.T, mode, dir string) *keeper {
 	t.Cleanup(func() { reap.close(); log.close(); goleak.VerifyNone(t) })
 	return newKeeper(AgentOptions{
 		Path: testBinary(t), Args: []string{roleAgent, mode, dir}, Env: os.Environ(),
-	}, reap, log)
+	}, &shimState{}, reap, log)
 }
 
 func TestFailedAgentIsNotRestarted(t *testing.T) {
@@ -256,7 +256,7 @@ func FuzzReadStatus(f *testing.F) {
 	}
 	log := newLineLog(slog.New(slog.DiscardHandler))
 	f.Fuzz(func(t *testing.T, in []byte) {
-		k := &keeper{log: log, settled: make(chan struct{})}
+		k := &keeper{shim: &shimState{}, log: log, settled: make(chan struct{})}
 		rest := strings.NewReader(string(in))
 		watches := 0
 		got := k.readStatus(rest, func() { watches++ })

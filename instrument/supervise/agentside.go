@@ -19,6 +19,7 @@ const (
 	lifelineFD = 3
 	statusFD   = 4
 	lifeFD     = 5
+	shimFD     = 6
 )
 
 // agentStartVar is the variable of AgentStart, in the agent's environment only.
@@ -38,6 +39,7 @@ func AgentStart() int {
 // The words that begin a status line.
 const (
 	statusWatch  = "watch"
+	statusNoShim = "noshim"
 	statusReady  = "ready"
 	statusFailed = "failed"
 	statusWarn   = "warn"
@@ -61,6 +63,7 @@ type AgentSide struct {
 	// life has the lock that says that this process lives; nil where there is none. It
 	// stays open, as do the others, while watch runs, which holds on to the AgentSide.
 	life *os.File
+	shim *os.File
 	done chan struct{}
 }
 
@@ -85,6 +88,10 @@ func OpenAgentSide() (*AgentSide, error) {
 		}
 	}
 	a := newAgentSide(os.NewFile(lifelineFD, "lifeline"), os.NewFile(statusFD, "status"), life)
+	if inherited(shimFD) {
+		unix.CloseOnExec(shimFD)
+		a.shim = os.NewFile(shimFD, "shim")
+	}
 	if life != nil {
 		// An error means that the supervisor is gone: Done says so.
 		_ = a.send(statusWatch, "")
@@ -97,6 +104,13 @@ func newAgentSide(lifeline, status, life *os.File) *AgentSide {
 	a := &AgentSide{lifeline: lifeline, status: status, life: life, done: make(chan struct{})}
 	go a.watch()
 	return a
+}
+
+// inherited says whether a descriptor was there at this process's start: what Go opens is
+// close-on-exec.
+func inherited(fd uintptr) bool {
+	flags, err := unix.FcntlInt(fd, unix.F_GETFD, 0)
+	return err == nil && flags&unix.FD_CLOEXEC == 0
 }
 
 func isPipe(fd, mode int) bool {
@@ -122,6 +136,13 @@ func (a *AgentSide) watch() {
 // still queued, call Close and end. The supervisor waits for FlushTimeout and leaves then;
 // it does not kill an agent that takes longer, so the agent needs a limit of its own.
 func (a *AgentSide) Done() <-chan struct{} { return a.done }
+
+// Shim is the Shim's file; nil where the workload does not carry one. It is the caller's.
+func (a *AgentSide) Shim() *os.File { return a.shim }
+
+// NoShim says that the workload is seen without the shim. It counts only before Ready and
+// in time: a workload that was started before it carries the shim, which stays dormant.
+func (a *AgentSide) NoShim() error { return a.send(statusNoShim, "") }
 
 // Ready says that everything that begins in the workload from now on will be seen.
 func (a *AgentSide) Ready() error { return a.send(statusReady, "") }

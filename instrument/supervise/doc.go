@@ -46,6 +46,7 @@
 // the write end of the status pipe, on which it writes lines:
 //
 //	watch            I hold the life lock
+//	noshim           I see the workload without the shim (Options.Shim)
 //	ready            capture is attached
 //	failed REASON    there is no use in going on: do not restart me
 //	warn TEXT        log this
@@ -56,6 +57,10 @@
 // is free, the agent's end has begun, long before the kernel has taken its probes off and
 // lets it be reaped; lifelock.go says why. Without a lock the agent's end is noticed when
 // it is reaped.
+//
+// Descriptor 6 is the Shim's file, where the workload carries the shim or may yet: the
+// agent decides before "ready" by which way it watches, and an agent that has not said
+// "noshim" when the workload starts finds the shim there, dormant.
 //
 // The agent's environment, never the workload's, has TOKENSCOPE_AGENT_START: 1 for the
 // first agent that we start, 2 for the next, and so on (see AgentStart).

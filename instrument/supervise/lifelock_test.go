@@ -262,7 +262,7 @@ func TestFailedStartClosesTheLock(t *testing.T) {
 	reap := newReaper()
 	log := newLineLog(slog.New(slog.DiscardHandler))
 	defer func() { reap.close(); log.close(); goleak.VerifyNone(t) }()
-	k := &keeper{opt: AgentOptions{Path: "/no/such/agent"}, reap: reap, log: log}
+	k := &keeper{opt: AgentOptions{Path: "/no/such/agent"}, shim: &shimState{}, reap: reap, log: log}
 	if _, err := k.startAgent(); err == nil {
 		t.Fatal("startAgent() = nil error; want no such file")
 	}

@@ -31,6 +31,7 @@ type setup struct {
 	FlushMs   int    // 0: patience
 	Cancel    bool   // end Run's context when Dir/cancel exists
 	Leaks     bool   // goroutines may be left over
+	Shim      string // "": none; "yes"; "refused": Inject fails
 }
 
 func beSupervisor(arg string) {
@@ -55,8 +56,13 @@ func beSupervisor(arg string) {
 			}
 		}()
 	}
+	var shim Shim
+	if s.Shim != "" {
+		shim = newFakeShim(s.Dir, s.Shim == "refused")
+	}
 	status := Run(ctx, Options{
 		Argv: s.Argv,
+		Shim: shim,
 		Agent: AgentOptions{
 			Disabled: s.AgentMode == "",
 			Path:     s.AgentPath,
@@ -94,7 +100,12 @@ func beAgent(mode, dir string) {
 	}
 	fmt.Fprintln(log, "started", os.Getpid(), "fds", openFDs())
 	fmt.Fprintln(log, "number", AgentStart())
+	fmt.Fprintln(log, "shim", side.Shim() != nil)
 	switch mode {
+	case "noshim":
+		_ = side.NoShim()
+		_ = side.Ready()
+		fmt.Fprintln(log, "ready", os.Getpid())
 	case "ready", "stuck", "drained", "lingers":
 		_ = side.Ready()
 		fmt.Fprintln(log, "ready", os.Getpid())

@@ -30,6 +30,8 @@ type Options struct {
 	Env []string
 
 	Agent AgentOptions
+	// Shim is the library by which an agent without privileges watches; nil for none.
+	Shim Shim
 	// ReadyTimeout bounds the wait for the agent before the workload's start. Zero
 	// stands for DefaultReadyTimeout.
 	ReadyTimeout time.Duration
@@ -94,11 +96,11 @@ func Run(ctx context.Context, opt Options) ExitStatus {
 	}
 	cmd := &command{argv: opt.Argv, env: opt.Env, path: path, files: takeInherited()}
 
-	s := &supervisor{opt: opt, signals: catchSignals(), reap: newReaper(), log: newLineLog(opt.Log)}
+	s := &supervisor{opt: opt, signals: catchSignals(), reap: newReaper(), log: newLineLog(opt.Log), shim: &shimState{shim: opt.Shim}}
 	defer s.log.close()
 	defer s.reap.close()
 	if !opt.Agent.Disabled {
-		s.keeper = newKeeper(opt.Agent, s.reap, s.log)
+		s.keeper = newKeeper(opt.Agent, s.shim, s.reap, s.log)
 		defer s.flush()
 	}
 	if ended, status := s.awaitAgent(ctx); ended {
@@ -119,7 +121,8 @@ type supervisor struct {
 	reap    *reaper
 	log     *lineLog
 	keeper  *keeper // nil without an agent
-	late    bool    // the agent was not ready in time
+	shim    *shimState
+	late    bool // the agent was not ready in time
 
 	workload *process
 	// stopDue: a SIGTSTP has come, and the workload has not stopped yet.
@@ -159,12 +162,16 @@ func (s *supervisor) awaitAgent(ctx context.Context) (ended bool, _ ExitStatus) 
 
 // runWorkload starts the workload and stays with it to its end.
 func (s *supervisor) runWorkload(ctx context.Context, cmd *command) ExitStatus {
+	if s.keeper != nil {
+		cmd.env = s.shim.inject(cmd.env, s.log)
+	}
 	p, warning, startErr := cmd.start(s.reap)
 	if startErr != nil {
 		return notStarted(startErr)
 	}
 	s.workload = p
 	s.forwardEarly()
+	noCore()
 
 	if warning != "" {
 		s.log.say(slog.LevelWarn, warning)

@@ -1,0 +1,103 @@
+package supervise
+
+// The library in the workload's processes by which an agent without privileges sees them.
+// This package knows when it is put in, not what it is.
+
+import (
+	"log/slog"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Shim is a library that is injected into the workload. Its methods are called one at
+// a time.
+type Shim interface {
+	// File is what the agent needs to see what the shim sees. Every agent finds it on
+	// descriptor 6, until it is clear that the workload does not carry the shim.
+	File() *os.File
+	// Inject returns the environment with which the workload carries the shim. It is
+	// called once, just before the workload's start, and not if the agent needs no shim.
+	// After an error the workload is started with the environment as it was.
+	Inject(env []string) ([]string, error)
+	// Abandon makes the shim cost nothing, as no agent will come any more.
+	Abandon()
+}
+
+// need is what the agent has said of the shim.
+type need int
+
+const (
+	needUnknown need = iota // it was not asked in time, or has died: the shim waits for the next
+	needNone                // it sees the workload without
+	needLost                // no agent will come
+)
+
+// shimState is the supervisor's side of a Shim. Its methods may be called from any
+// goroutine.
+type shimState struct {
+	mu   sync.Mutex
+	shim Shim // nil: there is none, or the workload does not carry it
+	need need
+}
+
+// fd is the descriptor for an agent, or closedFD.
+func (s *shimState) fd() uintptr {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.shim == nil {
+		return closedFD
+	}
+	return s.shim.File().Fd()
+}
+
+// needless takes note that the agent sees the workload without the shim.
+func (s *shimState) needless() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.need == needUnknown {
+		s.need = needNone
+	}
+}
+
+// lost takes note that no agent will come any more.
+func (s *shimState) lost() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.need = needLost
+	if s.shim != nil {
+		s.shim.Abandon()
+	}
+}
+
+// inject returns the workload's environment.
+func (s *shimState) inject(env []string, log *lineLog) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.shim == nil {
+		return env
+	}
+	if s.need != needUnknown {
+		s.shim = nil
+		return env
+	}
+	with, err := s.shim.Inject(env)
+	if err != nil {
+		s.shim = nil
+		log.say(slog.LevelError, "the workload cannot be given the library by which it is watched, and runs without", "error", err)
+		return env
+	}
+	return with
+}
+
+// noCore keeps this process's memory, and with it the keys in its environment, out of a
+// core file. Only when the workload runs: it inherits our limits, and must have its own.
+func noCore() {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_CORE, &limit); err != nil {
+		return
+	}
+	limit.Cur = 0
+	_ = unix.Setrlimit(unix.RLIMIT_CORE, &limit)
+}
