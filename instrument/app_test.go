@@ -98,7 +98,7 @@ func TestMainDispatch(t *testing.T) {
 		{"reserved behind flags", "--capture off ctl status", 2, "", "instrument: ctl is reserved for a command that this version does not have; to run a program of that name: instrument -- ctl\n…"},
 		{"help for a reserved word", "help ledger", 2, "", "instrument: ledger is reserved for a command that this version does not have; to run a program of that name: instrument -- ledger\n…"},
 		{"unknown flag", "--nope x", 2, "", "instrument: unknown flag --nope\nusage: instrument [flags] COMMAND [ARG...]\n       instrument --help tells the rest\n"},
-		{"bad value of a flag", "--capture magic x", 2, "", "instrument: --capture=\"magic\": not one of auto, ebpf, off\n…"},
+		{"bad value of a flag", "--capture magic x", 2, "", "instrument: --capture=\"magic\": not one of auto, ebpf, preload, off\n…"},
 		{"bad value of a boolean", "--with-content=maybe x", 2, "", "instrument: invalid boolean value…"},
 		{"empty value of a flag", "--record= x", 2, "", "instrument: --record=\"\": needs a value\n…"},
 		{"flags and no program", "--capture off", 2, "", "instrument: no command to run; put it behind the flags, as in: instrument vllm serve MODEL\n…"},

@@ -125,7 +125,7 @@ func TestLoadEntry(t *testing.T) {
 		// Choices.
 		{name: "choice in any case", env: []string{"TOKENSCOPE_CAPTURE=EBPF"}, setting: NameCapture, text: "ebpf", source: "TOKENSCOPE_CAPTURE"},
 		{name: "unknown choice", env: []string{"TOKENSCOPE_CAPTURE=magic"}, setting: NameCapture, text: "auto", source: "default",
-			warnings: []string{`TOKENSCOPE_CAPTURE="magic": not one of auto, ebpf, off; using auto (the default)`}},
+			warnings: []string{`TOKENSCOPE_CAPTURE="magic": not one of auto, ebpf, preload, off; using auto (the default)`}},
 		{name: "unknown sampler", env: []string{"OTEL_TRACES_SAMPLER=jaeger_remote"}, setting: NameSampler, text: "parentbased_always_on", source: "default",
 			warnings: []string{`OTEL_TRACES_SAMPLER="jaeger_remote": not one of always_on, always_off, traceidratio, parentbased_always_on, parentbased_always_off, parentbased_traceidratio; using parentbased_always_on (the default)`}},
 		{name: "ratio", env: []string{"OTEL_TRACES_SAMPLER=traceidratio", "OTEL_TRACES_SAMPLER_ARG=0.25"}, setting: NameSamplerArg, text: "0.25", source: "OTEL_TRACES_SAMPLER_ARG"},
@@ -199,7 +199,7 @@ func TestLoadFlagErrors(t *testing.T) {
 		flag Flag
 		want string
 	}{
-		{"unknown choice", Flag{"capture", "magic"}, `--capture="magic": not one of auto, ebpf, off`},
+		{"unknown choice", Flag{"capture", "magic"}, `--capture="magic": not one of auto, ebpf, preload, off`},
 		{"empty value", Flag{"record", ""}, `--record="": needs a value`},
 		{"bad number", Flag{"tracing-level", "9"}, `--tracing-level="9": not a whole number from 0 to 2`},
 		{"list with an unknown part", Flag{"traces-exporter", "otlp,x"}, `--traces-exporter="otlp,x": has a part that is not one of otlp, console, none`},

@@ -48,7 +48,7 @@ type Settings struct {
 	TracingLevel   int    // 0, 1 or 2
 	Dialect        string // DialectBoth, DialectOTel or DialectARMS
 
-	Capture                         string // CaptureAuto, CaptureEBPF or CaptureOff
+	Capture                         string // CaptureAuto, CaptureEBPF, CapturePreload or CaptureOff
 	HeadBytes, TailBytes, RingBytes int
 	FrameBytes                      int
 	// Record is the recording's file, "" for none; WithContent keeps it unredacted.

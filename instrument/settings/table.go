@@ -134,9 +134,10 @@ const (
 	PropagatorBaggage      = "baggage"
 	PropagatorNone         = "none"
 
-	CaptureAuto = "auto"
-	CaptureEBPF = "ebpf"
-	CaptureOff  = "off"
+	CaptureAuto    = "auto"
+	CaptureEBPF    = "ebpf"
+	CapturePreload = "preload"
+	CaptureOff     = "off"
 
 	DialectBoth = "both"
 	DialectOTel = "otel"
@@ -231,9 +232,9 @@ var table = []*Spec{
 		Values: []string{DialectBoth, DialectOTel, DialectARMS},
 		Help:   "names and units of what is reported"},
 
-	{Name: NameCapture, Kind: KindEnum, Flag: "capture", Placeholder: "auto|ebpf|off",
+	{Name: NameCapture, Kind: KindEnum, Flag: "capture", Placeholder: "auto|ebpf|preload|off",
 		Env: []string{"TOKENSCOPE_CAPTURE"}, Default: CaptureAuto,
-		Values: []string{CaptureAuto, CaptureEBPF, CaptureOff},
+		Values: []string{CaptureAuto, CaptureEBPF, CapturePreload, CaptureOff},
 		Help:   "how the workload is observed"},
 	{Name: NameHeadBytes, Kind: KindInt, Flag: "capture-head-bytes", Placeholder: "N",
 		Env: []string{"TOKENSCOPE_CAPTURE_HEAD_BYTES"}, Default: "16384", Min: minHeadBytes, Max: maxHeadBytes,
