@@ -7,7 +7,8 @@ SHELL := bash
 # builder's paths out of it.
 export CGO_ENABLED := 0
 GO ?= go
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+# Twelve digits: by itself git takes as many as this clone needs, and another clone other ones.
+VERSION ?= $(shell git describe --tags --match 'v[0-9]*' --always --dirty --abbrev=12 2>/dev/null || echo devel)
 MODULE := github.com/tokenscope/tokenscope
 LDFLAGS := -s -w -X $(MODULE)/instrument.version=$(VERSION)
 BUILDFLAGS := -trimpath -ldflags '$(LDFLAGS)'
@@ -73,11 +74,33 @@ lint: ## gofmt, go vet (end-to-end tests included), staticcheck, shell syntax
 	$(GO) vet ./...
 	$(GO) vet -tags e2e ./instrument/e2e
 	$(GO) run $(STATICCHECK) ./...
+	$(GO) -C installer/dist vet -tags e2e ./...
+	$(GO) -C installer/dist run $(STATICCHECK) -tags e2e ./...
 	@for script in .ci/run $$(git ls-files -- '*.sh'); do bash -n "$$script"; done
 
 .PHONY: vulncheck
 vulncheck: ## known vulnerabilities in what is really called (needs the network)
 	$(GO) run $(GOVULNCHECK) ./...
+
+##@ Release
+
+# A module of its own: see installer/dist/go.mod. The folder is made anew: no old artefact stays.
+.PHONY: dist
+dist: ## make everything that is released into dist/: wheels, tar.gz, .deb, image, SBOMs, checksums
+	rm -rf dist
+	$(GO) -C installer/dist run . --root '$(CURDIR)' --out '$(CURDIR)/dist' --version '$(VERSION)' --ldflags '$(LDFLAGS)'
+
+.PHONY: dist-check
+dist-check: ## make HEAD's release from two clones and compare (about four minutes)
+	installer/dist/check.sh
+
+.PHONY: dist-test
+dist-test: ## tests of the maker
+	$(GO) -C installer/dist test $(TESTFLAGS) ./...
+
+.PHONY: dist-e2e
+dist-e2e: dist ## install, run and remove what make dist made: pip, dpkg, tar, a container (root)
+	TOKENSCOPE_DIST='$(CURDIR)/dist' $(GO) -C installer/dist test -tags e2e -count=1 -timeout 10m $(TESTFLAGS) ./e2e
 
 ##@ Generated files
 
@@ -98,7 +121,7 @@ check-generated: $(ZIG_ENV)/bin/python ## fail where a committed generated file 
 
 .PHONY: clean
 clean: ## remove what was built (the cache folder stays: rm -r $(TOKENSCOPE_CACHE))
-	rm -rf bin dist
+	rm -rf bin dist .dist-*
 
 .PHONY: help
 help: ## this list

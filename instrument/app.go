@@ -40,6 +40,8 @@ type App struct {
 	Agent func(ctx context.Context, s *settings.Settings, workload string) error
 	// Replay runs recordings through the pipeline.
 	Replay func(context.Context, ReplayOptions) error
+	// Doctor says what can be watched here and gives the program's exit status.
+	Doctor func(context.Context, DoctorOptions) (int, error)
 
 	// Stdout, Stderr and Getenv are the process's own where nil.
 	Stdout, Stderr io.Writer
@@ -67,11 +69,25 @@ type ReplayOptions struct {
 	Log            *slog.Logger
 }
 
+// DoctorOptions say what to look at and how to print it.
+type DoctorOptions struct {
+	// PID is a running process to look at; 0: those that look like engines.
+	PID      int
+	JSON     bool
+	Stdout   io.Writer
+	Settings *settings.Settings
+}
+
 // ReplayOutputs are the forms of replay's output.
 var ReplayOutputs = []string{"summary", "requests", "spans", "trees"}
 
 // usageError is a mistake on the command line.
 type usageError struct{ error }
+
+// exitStatus is how a command that has said everything itself gives its status to main.
+type exitStatus int
+
+func (s exitStatus) Error() string { return "exit status " + strconv.Itoa(int(s)) }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
@@ -130,7 +146,12 @@ func (a *App) cli(words, argv []string) (code int, err error) {
 		},
 	}
 	app.Commands = a.commands()
-	if err := app.Run(append([]string{Name}, words...)); err != nil {
+	err = app.Run(append([]string{Name}, words...))
+	var status exitStatus
+	if errors.As(err, &status) {
+		return int(status), nil
+	}
+	if err != nil {
 		return 0, err
 	}
 	return code, nil

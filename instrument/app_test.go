@@ -43,6 +43,16 @@ func run(t *testing.T, env map[string]string, args ...string) call {
 			c.did = "agent capture " + s.Capture
 			return nil
 		},
+		Doctor: func(_ context.Context, o DoctorOptions) (int, error) {
+			c.did = fmt.Sprintf("doctor pid %d json %v capture %s", o.PID, o.JSON, o.Settings.Capture)
+			switch o.PID {
+			case 1:
+				return 1, nil
+			case 2:
+				return 1, errors.New("look at process 2: no such process")
+			}
+			return 0, nil
+		},
 		Replay: func(_ context.Context, o ReplayOptions) error {
 			c.did = fmt.Sprintf("replay %s %q level %d", o.Output, o.Paths, o.Settings.TracingLevel)
 			if o.Paths[0] == "broken" {
@@ -83,6 +93,10 @@ func TestMainDispatch(t *testing.T) {
 		{"replay of a file that looks like a flag", "replay -- --output", 0, `replay summary ["--output"] level 1`, ""},
 		{"replay fails", "replay broken", 1, `replay summary ["broken"] level 1`, "instrument: open recording: broken\\nfile\n"},
 		{"agent", "--capture=ebpf agent", 0, "agent capture ebpf", ""},
+		{"doctor", "doctor", 0, "doctor pid 0 json false capture auto", ""},
+		{"doctor with flags", "--capture ebpf doctor --pid 7 --json", 0, "doctor pid 7 json true capture ebpf", ""},
+		{"doctor finds nothing that works", "doctor --pid 1", 1, "doctor pid 1 json false capture auto", ""},
+		{"doctor fails", "doctor --pid 2", 1, "doctor pid 2 json false capture auto", "instrument: look at process 2: no such process\n"},
 
 		{"replay of nothing", "replay", 2, "", "instrument: replay needs a recording: instrument replay FILE|DIR...\n…"},
 		{"replay, unknown output", "replay --output xml a", 2, "", "instrument: --output=xml: not one of summary, requests, spans, trees\n…"},
@@ -94,7 +108,10 @@ func TestMainDispatch(t *testing.T) {
 		{"completion for an unknown shell", "completion tcsh", 2, "", "instrument: completion needs one shell: bash, zsh, fish\n…"},
 		{"help for nothing known", "help me", 2, "", "instrument: there is no command me\n…"},
 		{"help for too much", "help config replay", 2, "", "instrument: help takes one command\n…"},
-		{"reserved, not there yet", "doctor", 2, "", "instrument: doctor is reserved for a command that this version does not have; to run a program of that name: instrument -- doctor\n…"},
+		{"doctor with arguments", "doctor x", 2, "", "instrument: doctor takes no arguments\n…"},
+		{"doctor of no process", "doctor --pid 0", 2, "", "instrument: --pid=0: not the number of a process\n…"},
+		{"doctor of no number", "doctor --pid x", 2, "", "instrument: invalid value \"x\" for flag -pid: parse error\n…"},
+		{"reserved, not there yet", "ledger", 2, "", "instrument: ledger is reserved for a command that this version does not have; to run a program of that name: instrument -- ledger\n…"},
 		{"reserved behind flags", "--capture off ctl status", 2, "", "instrument: ctl is reserved for a command that this version does not have; to run a program of that name: instrument -- ctl\n…"},
 		{"help for a reserved word", "help ledger", 2, "", "instrument: ledger is reserved for a command that this version does not have; to run a program of that name: instrument -- ledger\n…"},
 		{"unknown flag", "--nope x", 2, "", "instrument: unknown flag --nope\nusage: instrument [flags] COMMAND [ARG...]\n       instrument --help tells the rest\n"},
@@ -168,7 +185,7 @@ func TestMainWarnings(t *testing.T) {
 
 // TestMainNotLinked: a part that is missing is an error, not a crash.
 func TestMainNotLinked(t *testing.T) {
-	for _, args := range []string{"vllm", "agent", "replay x"} {
+	for _, args := range []string{"vllm", "agent", "replay x", "doctor"} {
 		var stdout, stderr bytes.Buffer
 		app := &App{Stdout: &stdout, Stderr: &stderr, Getenv: func(string) string { return "" }}
 		code := app.Main(append([]string{Name}, words(args)...))
@@ -202,6 +219,7 @@ func TestGolden(t *testing.T) {
 		{"help.txt", nil, "--help"},
 		{"help-replay.txt", nil, "help replay"},
 		{"help-config.txt", nil, "config --help"},
+		{"help-doctor.txt", nil, "doctor --help"},
 		{"help-completion.txt", nil, "completion -h"},
 		{"config-default.txt", nil, "config"},
 		{"config.txt", hostileEnv, "--capture ebpf config --dialect arms"},

@@ -24,6 +24,7 @@ func reserved(word string) bool { return reservedWords[word] }
 var commandFlags = map[string]flagTable{
 	"agent":      {"help": false, "h": false},
 	"config":     {"help": false, "h": false, "json": false},
+	"doctor":     {"help": false, "h": false, "json": false, "pid": true},
 	"replay":     {"help": false, "h": false, "output": true},
 	"completion": {"help": false, "h": false},
 }
@@ -96,6 +97,19 @@ func (a *App) commands() []*cli.Command {
 			Action:      a.config,
 		},
 		{
+			Name:      "doctor",
+			Usage:     "Tell whether watching works here, by which way, and what helps",
+			UsageText: Name + " [flags] doctor [--pid N] [--json]",
+			Description: "Looks at the kernel, at privileges, at engines that are installed or running, and tries\n" +
+				"each way of watching: the kernel's, and the library that needs no privilege. The exit\n" +
+				"status is 1 where nothing would work. It leaves nothing behind.",
+			Flags: []cli.Flag{
+				&cli.IntFlag{Name: "pid", Usage: "`N` of a running process to look at"},
+				&cli.BoolFlag{Name: "json", Usage: "print JSON"},
+			},
+			Action: a.doctor,
+		},
+		{
 			Name:      "completion",
 			Usage:     "Print a completion script for a shell",
 			UsageText: Name + " completion " + strings.Join(shells, "|"),
@@ -157,6 +171,31 @@ func (a *App) config(c *cli.Context) error {
 	}
 	logWarnings(NewLogger(a.stderr(), settings.LevelTrace), s.Warnings)
 	return writeConfig(a.stdout(), s)
+}
+
+func (a *App) doctor(c *cli.Context) error {
+	pid := c.Int("pid")
+	switch {
+	case c.Args().Present():
+		return usagef("doctor takes no arguments")
+	case c.IsSet("pid") && pid <= 0:
+		return usagef("--pid=%d: not the number of a process", pid)
+	}
+	s, err := a.load(c)
+	if err != nil {
+		return err
+	}
+	if a.Doctor == nil {
+		return notLinked("doctor")
+	}
+	logWarnings(NewLogger(a.stderr(), s.LogLevel), s.Warnings)
+	ctx, stop := interruptible(c.Context)
+	defer stop()
+	status, err := a.Doctor(ctx, DoctorOptions{PID: pid, JSON: c.Bool("json"), Stdout: a.stdout(), Settings: s})
+	if err == nil && status != exitOK {
+		return exitStatus(status)
+	}
+	return err
 }
 
 func (a *App) agent(c *cli.Context) error {

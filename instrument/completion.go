@@ -17,6 +17,7 @@ var shells = []string{"bash", "zsh", "fish"}
 var completionCommands = [][2]string{
 	{"replay", "run recordings through the pipeline"},
 	{"config", "print every setting"},
+	{"doctor", "tell whether watching works here"},
 	{"completion", "print a completion script"},
 	{"version", "print the version"},
 	{"help", "tell about a command"},
@@ -143,6 +144,7 @@ _%[1]s() {
         compopt -o default 2>/dev/null
       fi ;;
     config) COMPREPLY=($(compgen -W "--json --help" -- "$cur")) ;;
+    doctor) COMPREPLY=($(compgen -W "--json --pid --help" -- "$cur")) ;;
     completion) COMPREPLY=($(compgen -W "%[7]s" -- "$cur")) ;;
     help) COMPREPLY=($(compgen -W "%[5]s" -- "$cur")) ;;
     version) ;;
@@ -196,6 +198,7 @@ _%[1]s() {
       case $words[1] in
         replay) _arguments '--output=[form of what is printed]:form:(%[4]s)' '*:recording:_files' ;;
         config) _arguments '--json[print JSON]' ;;
+        doctor) _arguments '--json[print JSON]' '--pid=[process to look at]:process:_pids' ;;
         completion) _values shell %[5]s ;;
         help) _describe command commands ;;
         version) ;;
@@ -279,6 +282,8 @@ complete -c %[1]s -x -n 'not __%[1]s_first >/dev/null' -a '(__fish_complete_subc
 	b.WriteString(in("replay") + "-F\n")
 	b.WriteString(in("replay") + "-l output -x -a " + fishText(strings.Join(ReplayOutputs, " ")) + " -d 'form of what is printed'\n")
 	b.WriteString(in("config") + "-l json -d 'print JSON'\n")
+	b.WriteString(in("doctor") + "-l json -d 'print JSON'\n")
+	b.WriteString(in("doctor") + "-l pid -x -d 'process to look at'\n")
 	b.WriteString(in("completion") + "-a " + fishText(strings.Join(shells, " ")) + "\n")
 	b.WriteString(in("help") + "-a " + fishText(commandNames()) + "\n")
 	return b.String()

@@ -73,6 +73,7 @@ var completionCases = []struct {
 	{"commands", "instrument re", []string{"replay"}, []string{"config"}},
 	{"commands behind flags", "instrument --capture off comp", []string{"completion"}, nil},
 	{"flags of a command", "instrument config --j", []string{"--json"}, nil},
+	{"flags of the doctor", "instrument doctor --p", []string{"--pid"}, []string{"--json"}},
 	{"choices of a command", "instrument completion ", []string{"bash", "fish", "zsh"}, nil},
 	{"choices of a command's flag", "instrument replay --output s", []string{"spans", "summary"}, []string{"requests"}},
 }

@@ -34,10 +34,12 @@ Examples:
   OTEL_TRACES_EXPORTER=console instrument -- python -m vllm.entrypoints.openai.api_server
   instrument --record run.tsrec ./start-server.sh
   instrument replay --output requests run.tsrec
+  instrument doctor
 
 Commands:
   replay      run recordings through the pipeline and print what it makes of them
   config      print every setting, its value and where it came from
+  doctor      tell whether watching works here, by which way, and what helps
   completion  print a completion script for bash, zsh or fish
   version     print the version
   help        tell about a command

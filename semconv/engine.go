@@ -57,5 +57,6 @@ const (
 // Headers that carry ARMS' credentials to a collector. Origin: as above.
 const (
 	HeaderARMSLicenseKey = "x-arms-license-key"
+	HeaderARMSProject    = "x-arms-project"
 	HeaderCMSWorkspace   = "x-cms-workspace"
 )

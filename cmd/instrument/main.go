@@ -9,6 +9,6 @@ import (
 )
 
 func main() {
-	app := &instrument.App{Run: run, Agent: observe, Replay: replay}
+	app := &instrument.App{Run: run, Agent: observe, Replay: replay, Doctor: doctor}
 	os.Exit(app.Main(os.Args))
 }

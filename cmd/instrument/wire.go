@@ -14,6 +14,7 @@ import (
 	"github.com/tokenscope/tokenscope/instrument/settings"
 	"github.com/tokenscope/tokenscope/instrument/supervise"
 	"github.com/tokenscope/tokenscope/probes/ebpf"
+	"github.com/tokenscope/tokenscope/probes/preload"
 	"github.com/tokenscope/tokenscope/semconv"
 )
 
@@ -23,8 +24,16 @@ func run(ctx context.Context, o instrument.RunOptions) int {
 	if reason != "" {
 		o.Log.Info("nothing is observed", "reason", reason)
 	}
+	var library supervise.Shim
+	if reason == "" {
+		var err error
+		if library, err = newShim(o.Settings); err != nil {
+			o.Log.Warn("cannot watch without eBPF", "error", err)
+		}
+	}
 	supervise.Run(ctx, supervise.Options{
 		Argv:  o.Argv,
+		Shim:  library,
 		Agent: supervise.AgentOptions{Disabled: reason != "", Args: o.AgentArgs},
 		Log:   o.Log,
 	}).Exit()
@@ -34,8 +43,13 @@ func run(ctx context.Context, o instrument.RunOptions) int {
 // observe is the agent process.
 func observe(ctx context.Context, s *settings.Settings, workload string) error {
 	log := instrument.NewLogger(os.Stderr, s.LogLevel)
+	if err := keepToOurselves(); err != nil {
+		log.Warn("a dump of the agent's memory would hold keys", "error", err)
+	}
 	otlp.SetLog(log)
 	return agent.Run(ctx, agent.Options{
+		Backend:      agent.Backend(s.Capture),
+		Preload:      preload.Options{Root: os.Getppid(), Log: log},
 		Ebpf:         ebpf.Options{Root: os.Getppid(), HeadBytes: s.HeadBytes, TailBytes: s.TailBytes, FrameBytes: s.FrameBytes, RingBytes: s.RingBytes, Log: log},
 		Export:       export(s, workload),
 		Record:       s.Record,
@@ -60,6 +74,7 @@ func export(s *settings.Settings, workload string) otlp.Config {
 			Headers:           o.Headers.Reveal(),
 			ARMSLicenseKey:    s.ARMSLicense.Reveal(),
 			ARMSWorkspace:     s.ARMSWorkspace,
+			ARMSProject:       s.ARMSProject,
 			Timeout:           o.Timeout,
 			Compression:       o.Compression,
 			Certificate:       o.Certificate,
@@ -75,6 +90,7 @@ func export(s *settings.Settings, workload string) otlp.Config {
 		Sampler:    s.Sampler,
 		SamplerArg: s.SamplerArg,
 		Tree:       tree(s),
+		EngineHint: s.EngineHint,
 		Console:    os.Stderr,
 		Log:        instrument.NewLogger(os.Stderr, s.LogLevel),
 	}

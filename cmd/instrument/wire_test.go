@@ -28,7 +28,7 @@ func TestExport(t *testing.T) {
 			"OTEL_EXPORTER_OTLP_ENDPOINT": "https://c:4318/base", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/json",
 			"OTEL_EXPORTER_OTLP_HEADERS": "a=b", "OTEL_EXPORTER_OTLP_TIMEOUT": "1", "OTEL_EXPORTER_OTLP_COMPRESSION": "gzip",
 			"OTEL_EXPORTER_OTLP_CERTIFICATE": "/ca", "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE": "/cert", "OTEL_EXPORTER_OTLP_CLIENT_KEY": "/key",
-			"ARMS_LICENSE_KEY": "k", "ARMS_WORKSPACE": "w",
+			"ARMS_LICENSE_KEY": "k", "ARMS_WORKSPACE": "w", "ARMS_PROJECT": "p", "APSARA_APM_MODEL_SERVICE_FRAMEWORK": "vLLM-v1",
 			"OTEL_BSP_SCHEDULE_DELAY": "2", "OTEL_BSP_EXPORT_TIMEOUT": "3", "OTEL_BSP_MAX_QUEUE_SIZE": "5", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "4",
 			"OTEL_TRACES_SAMPLER": "traceidratio", "OTEL_TRACES_SAMPLER_ARG": "0.25",
 			"OTEL_INSTRUMENTATION_VLLM_TRACING_LEVEL": "2", "OTEL_SPAN_EVENT_COUNT_LIMIT": "6",
@@ -36,11 +36,11 @@ func TestExport(t *testing.T) {
 			Exporters: []string{"otlp"},
 			Collector: otlp.Collector{
 				Protocol: "http/protobuf", JSON: true, Endpoint: "https://c:4318/base/v1/traces", Named: true,
-				Headers: map[string]string{"a": "b"}, ARMSLicenseKey: "k", ARMSWorkspace: "w", Timeout: time.Millisecond,
+				Headers: map[string]string{"a": "b"}, ARMSLicenseKey: "k", ARMSWorkspace: "w", ARMSProject: "p", Timeout: time.Millisecond,
 				Compression: "gzip", Certificate: "/ca", ClientCertificate: "/cert", ClientKey: "/key",
 			},
 			Batch:   otlp.Batch{ScheduleDelay: 2 * time.Millisecond, ExportTimeout: 3 * time.Millisecond, MaxQueueSize: 5, MaxBatchSize: 4},
-			Sampler: "traceidratio", SamplerArg: 0.25, Tree: spantree.Options{Level: 2, EventLimit: 6},
+			Sampler: "traceidratio", SamplerArg: 0.25, Tree: spantree.Options{Level: 2, EventLimit: 6}, EngineHint: "vllm-v1",
 		}},
 		{"values that would end the SDK", map[string]string{
 			"OTEL_EXPORTER_OTLP_ENDPOINT": "dns:c:4317", "OTEL_EXPORTER_OTLP_INSECURE": "true", "OTEL_EXPORTER_OTLP_TIMEOUT": "-1",

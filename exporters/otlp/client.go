@@ -100,7 +100,7 @@ func (c *Collector) newGRPC(ctx context.Context, target *url.URL, log *slog.Logg
 	}
 	e, err := otlptracegrpc.New(ctx, opts...)
 	if err != nil {
-		return nil, errors.New(safe(err.Error())) // it repeats the target
+		return nil, errors.New(c.secrets().cause(err.Error(), "the SDK refuses it")) // it repeats the target
 	}
 	return e, nil
 }
@@ -143,7 +143,7 @@ func (c *Collector) newHTTP(ctx context.Context, target *url.URL, log *slog.Logg
 		otlptracehttp.WithHTTPClient(transport.client(c.Timeout)),
 	)
 	if err != nil {
-		return nil, errors.New(safe(err.Error()))
+		return nil, errors.New(c.secrets().cause(err.Error(), "the SDK refuses it"))
 	}
 	return &httpExporter{SpanExporter: e, transport: transport}, nil
 }
@@ -175,7 +175,7 @@ func (c *Collector) shownTarget() string {
 // headers are those of each export, names in lower case as gRPC needs them. They are
 // never nil: that would leave the SDK those of the environment.
 func (c *Collector) headers(target *url.URL) map[string]string {
-	merged := make(map[string]string, len(c.Headers)+3)
+	merged := make(map[string]string, len(c.Headers)+4)
 	for k, v := range c.Headers {
 		merged[strings.ToLower(k)] = v
 	}
@@ -186,6 +186,7 @@ func (c *Collector) headers(target *url.URL) map[string]string {
 	}
 	add(semconv.HeaderARMSLicenseKey, c.ARMSLicenseKey)
 	add(semconv.HeaderCMSWorkspace, c.ARMSWorkspace)
+	add(semconv.HeaderARMSProject, c.ARMSProject)
 	if u := target.User; u != nil {
 		password, _ := u.Password()
 		add("authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(u.Username()+":"+password)))

@@ -65,6 +65,10 @@ type Config struct {
 	Tree spantree.Options
 	// Resource is what NewResource returned; nil is an empty one.
 	Resource *resource.Resource
+	// EngineHint is the engine that the user says it is, "" where nobody did: its name on
+	// the resource until one is recognised. What is recognised counts, and a difference is
+	// logged once.
+	EngineHint string
 	// Console is where the console exporter prints; nil is standard error.
 	Console io.Writer
 
@@ -94,9 +98,9 @@ type Collector struct {
 	Insecure bool
 	// Headers go with each export.
 	Headers map[string]string
-	// ARMSLicenseKey and ARMSWorkspace become headers toward an endpoint that the user
-	// named, unless Headers has them already.
-	ARMSLicenseKey, ARMSWorkspace string
+	// ARMSLicenseKey, ARMSWorkspace and ARMSProject become headers toward an endpoint that
+	// the user named, unless Headers has them already.
+	ARMSLicenseKey, ARMSWorkspace, ARMSProject string
 	// Timeout bounds one attempt at an export; 0: no limit.
 	Timeout time.Duration
 	// Compression is CompressionNone (also for "") or CompressionGzip.

@@ -30,6 +30,7 @@
 // # Secrets
 //
 // Headers are never logged. A collector's address is logged as scheme and host alone:
-// some vendors put the token into the path. Redirects are not followed: the headers are
+// some vendors put the token into the path. Its answer is logged unless it repeats a part
+// of either (secrets.go); then its status is. Redirects are not followed: the headers are
 // for the named endpoint alone.
 package otlp

@@ -33,6 +33,8 @@ type Pipeline struct {
 	giveUp atomic.Bool
 
 	engine atomic.Pointer[Engine]
+	// doubted makes the line that the hint is wrong appear once.
+	doubted sync.Once
 
 	bytes                                 atomic.Int64
 	accepted, dropped, sampled, unsampled atomic.Int64
@@ -78,7 +80,7 @@ func New(ctx context.Context, cfg Config) (*Pipeline, error) {
 				errs = append(errs, fmt.Errorf("make OTLP exporter: %w", err))
 				continue
 			}
-			p.watch = newWatch(client, p.cfg.Collector.shownTarget(), p.cfg.Log)
+			p.watch = newWatch(client, p.cfg.Collector.shownTarget(), p.cfg.Collector.secrets(), p.cfg.Log)
 		case ExporterConsole:
 			p.console = console.New(p.cfg.Console)
 		case ExporterNone:
@@ -100,7 +102,15 @@ func (p *Pipeline) Enabled() bool { return p.watch != nil || p.console != nil }
 
 // SetEngine says what the engine is, for the resource. It has an effect until the first
 // Request is exported.
-func (p *Pipeline) SetEngine(e Engine) { p.engine.Store(&e) }
+func (p *Pipeline) SetEngine(e Engine) {
+	if hint := p.cfg.EngineHint; hint != "" && e.Name != "" && e.Name != hint {
+		p.doubted.Do(func() {
+			p.cfg.Log.Warn("the engine is not the one that APSARA_APM_MODEL_SERVICE_FRAMEWORK names; what is seen counts",
+				"named", hint, "seen", e.Name)
+		})
+	}
+	p.engine.Store(&e)
+}
 
 // Enqueue takes r, which nobody changes afterwards, and reports whether there was room.
 // It never waits.
@@ -169,6 +179,9 @@ func (p *Pipeline) start(r *request.Request) {
 	}
 	if engine.Name == "" {
 		engine.Name = r.Engine
+	}
+	if engine.Name == "" {
+		engine.Name = p.cfg.EngineHint
 	}
 	if engine.Version == "" {
 		engine.Version = r.EngineVersion

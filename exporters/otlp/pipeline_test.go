@@ -130,6 +130,51 @@ func TestWholeTreeArrives(t *testing.T) {
 	}
 }
 
+// TestEngineHint: what the user says holds until something is seen, and no longer.
+func TestEngineHint(t *testing.T) {
+	unknown := requesttest.Plain()
+	unknown.Engine = ""
+	for _, c := range []struct {
+		name    string
+		hint    string
+		seen    []string // by SetEngine
+		request *request.Request
+		want    string
+		lines   int
+	}{
+		{"nothing said, nothing seen", "", nil, unknown, "", 0},
+		{"said, nothing seen", "sglang", nil, unknown, "sglang", 0},
+		{"said, only the version seen", "sglang", []string{""}, unknown, "sglang", 0},
+		{"said and seen", "vllm-v1", []string{"vllm-v1"}, unknown, "vllm-v1", 0},
+		{"something else seen, more than once", "sglang", []string{"vllm-v1", "vllm-v1"}, unknown, "vllm-v1", 1},
+		{"something else seen in a request", "sglang", nil, requesttest.Plain(), "vllm-v1", 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var r receiver
+			var said log
+			p, err := New(t.Context(), Config{
+				Exporters: []string{ExporterOTLP}, Collector: serveHTTP(t, &r), Resource: NewResource(ResourceConfig{}), EngineHint: c.hint, Log: said.logger(),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range c.seen {
+				p.SetEngine(Engine{Name: name, Version: "1"})
+			}
+			p.Enqueue(c.request)
+			if err := p.Shutdown(context.Background()); err != nil {
+				t.Errorf("Shutdown: %v", err)
+			}
+			if got := r.resource["tokenscope.engine.name"]; got != c.want {
+				t.Errorf("tokenscope.engine.name = %q; want %q", got, c.want)
+			}
+			if lines := said.lines(); len(lines) != c.lines {
+				t.Errorf("log = %q; want %d lines", lines, c.lines)
+			}
+		})
+	}
+}
+
 func TestSampling(t *testing.T) {
 	unsampled := requesttest.Plain()
 	unsampled.Sampled = false

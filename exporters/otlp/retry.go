@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"strconv"
+	"strings"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -38,6 +40,17 @@ func (p *pauses) next() time.Duration {
 		p.last = min(time.Duration(float64(p.last)*pauseGrowth), maxPause)
 	}
 	return p.last/2 + rand.N(p.last/2)
+}
+
+// inShort says in our own words what a failed attempt came to.
+func (a *answer) inShort(err error) string {
+	if a.status != 0 {
+		return strings.TrimSpace("HTTP status " + strconv.Itoa(a.status) + " " + http.StatusText(a.status))
+	}
+	if s, ok := status.FromError(err); ok {
+		return "gRPC status " + s.Code().String()
+	}
+	return "no answer"
 }
 
 // again reports whether a failed attempt is worth another, and how long the collector

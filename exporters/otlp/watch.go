@@ -21,9 +21,10 @@ import (
 // While an export is tried again the batch processor's queue fills, and then the
 // Pipeline's, where Requests are dropped and counted.
 type watch struct {
-	next   sdktrace.SpanExporter
-	target string
-	log    *slog.Logger
+	next    sdktrace.SpanExporter
+	target  string
+	secrets secrets
+	log     *slog.Logger
 
 	exported, failed atomic.Int64
 
@@ -40,8 +41,8 @@ type watch struct {
 	lost    int64
 }
 
-func newWatch(next sdktrace.SpanExporter, target string, log *slog.Logger) *watch {
-	w := &watch{next: next, target: target, log: log, hurried: make(chan struct{}), closed: make(chan struct{})}
+func newWatch(next sdktrace.SpanExporter, target string, secrets secrets, log *slog.Logger) *watch {
+	w := &watch{next: next, target: target, secrets: secrets, log: log, hurried: make(chan struct{}), closed: make(chan struct{})}
 	w.stop, w.cancel = context.WithCancel(context.Background())
 	return w
 }
@@ -70,14 +71,14 @@ func (w *watch) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) 
 				err = nil // taken, with a remark
 			}
 		} else if ok, pause := again(err, &a); ok && ctx.Err() == nil {
-			w.changed(err, 0)
+			w.changed(err, &a, 0)
 			if w.pause(ctx, max(pause, p.next())) {
 				continue
 			}
 		}
 		w.exported.Add(n - rejected)
 		w.failed.Add(rejected)
-		w.changed(err, rejected)
+		w.changed(err, &a, rejected)
 		return nil
 	}
 }
@@ -108,7 +109,7 @@ func (w *watch) pause(ctx context.Context, d time.Duration) bool {
 // changed logs the step from taking to not taking spans and back. err with no span
 // rejected is an attempt that others follow. A collector that was never reached is
 // news; one that works from the start is not.
-func (w *watch) changed(err error, rejected int64) {
+func (w *watch) changed(err error, a *answer, rejected int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
@@ -126,7 +127,7 @@ func (w *watch) changed(err error, rejected int64) {
 		if rejected > 0 {
 			msg = "collector does not take spans; they are dropped until it does"
 		}
-		w.log.Warn(msg, "collector", w.target, "cause", safe(err.Error()))
+		w.log.Warn(msg, "collector", w.target, "cause", w.secrets.cause(err.Error(), a.inShort(err)))
 	}
 }
 
@@ -162,15 +163,16 @@ func partial(err error) (rejected int64, ok bool) {
 	return n, err == nil
 }
 
-// maxCause bounds the cause in a log line: a collector's answer may be a whole page.
-const maxCause = 300
-
 // urls matches an address up to its path, query and fragment, which may hold a token.
 var urls = regexp.MustCompile(`(?i)([a-z][a-z0-9+.-]*://)(?:[^\s/"'@]*@)?([^\s/"'?#]*)[^\s"']*`)
 
-// safe is an error's text as it may be logged.
-func safe(text string) string {
-	text = urls.ReplaceAllString(text, "$1$2")
+// safe is a text of our own side as it may be logged.
+func safe(text string) string { return short(withoutURLs(text)) }
+
+// withoutURLs leaves scheme and host of each address.
+func withoutURLs(text string) string { return urls.ReplaceAllString(text, "$1$2") }
+
+func short(text string) string {
 	if len(text) > maxCause {
 		text = strings.ToValidUTF8(text[:maxCause], "") + "…"
 	}

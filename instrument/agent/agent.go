@@ -24,14 +24,18 @@ import (
 	"github.com/tokenscope/tokenscope/instrument/supervise"
 	"github.com/tokenscope/tokenscope/probes/capture"
 	"github.com/tokenscope/tokenscope/probes/ebpf"
+	"github.com/tokenscope/tokenscope/probes/preload"
 	"github.com/tokenscope/tokenscope/probes/redact"
 	"github.com/tokenscope/tokenscope/probes/vllm"
 )
 
 // Options say what the agent does beside a workload.
 type Options struct {
-	// Ebpf says what is captured and how much of it.
-	Ebpf ebpf.Options
+	// Backend says by which way to watch; Ebpf and Preload what is captured there, and how
+	// much of it.
+	Backend Backend
+	Ebpf    ebpf.Options
+	Preload preload.Options
 	// Export says where spans go. Its resource also describes a recording.
 	Export otlp.Config
 	// Record is the file of a recording, "" for none; Content keeps message content in it.
@@ -74,10 +78,11 @@ func Run(ctx context.Context, o Options) error {
 		<-side.Done()
 		cancel()
 	}()
-	source, err := ebpf.Open(o.Ebpf)
+	source, why, err := openSource(ctx, o.Backend, o.backends(), side)
 	if err != nil {
 		return fail(side, err)
 	}
+	o.Log.Info(why)
 	a, err := newAgent(ctx, o)
 	if err != nil {
 		return fail(side, errors.Join(err, source.Close()))
@@ -95,11 +100,7 @@ func Run(ctx context.Context, o Options) error {
 
 // fail says that no other agent is to be started, and why.
 func fail(side *supervise.AgentSide, err error) error {
-	reason := err.Error()
-	if cure := ebpf.Cure(err); cure != "" {
-		reason += "; " + cure
-	}
-	if serr := side.Failed(reason); serr != nil {
+	if serr := side.Failed(err.Error()); serr != nil {
 		return err
 	}
 	return nil // said

@@ -5,6 +5,7 @@ package settings
 import (
 	"net"
 	"net/url"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +19,7 @@ const (
 	portHTTP = "4318" // the specification's port for OTLP over HTTP
 
 	tracesPath = "v1/traces" // what OTLP over HTTP adds to a base address
+	tracesWord = "traces"    // how a complete address for traces ends
 )
 
 // grpcSchemes are the schemes that grpc-go resolves and that need no credentials of
@@ -63,8 +65,7 @@ func (l *loader) deriveOTLP() {
 		l.endpointFailed(variable, problem, exporters)
 		return
 	}
-	base := variable == sp.Env[len(sp.Env)-1]
-	u := signalURL(a.url, get[string](l, NameOTLPProtocol), base)
+	u := signalURL(a.url, get[string](l, NameOTLPProtocol), isBase(sp, variable, a.url))
 	l.set(NameOTLPEndpoint, Endpoint{u}, variable)
 	if a.bare && u.Scheme == schemeHTTPS && slices.Contains(exporters, ExporterOTLP) {
 		l.warn(NameOTLPEndpoint, "has no http:// or https:// before it",
@@ -129,6 +130,16 @@ func standardEndpoint(protocol string) Endpoint {
 		return Endpoint{&url.URL{Scheme: schemeHTTP, Host: "localhost:" + portGRPC}}
 	}
 	return Endpoint{&url.URL{Scheme: schemeHTTP, Host: "localhost:" + portHTTP, Path: "/" + tracesPath}}
+}
+
+// isBase reports whether the variable holds an address that other signals share, rather
+// than that of traces. The console of Managed Service for OpenTelemetry gives out the
+// latter alone (…/api/otlp/traces), so ARMS_ENDPOINT may hold it as well.
+func isBase(sp *Spec, variable string, u *url.URL) bool {
+	if variable == envARMSEndpoint {
+		return path.Base(u.Path) != tracesWord
+	}
+	return variable != sp.Env[0]
 }
 
 // signalURL gives the address that traces are sent to: over HTTP, the base with
@@ -267,11 +278,36 @@ func (l *loader) checkTogether() {
 	if record != "" && get[string](l, NameCapture) == CaptureOff {
 		l.warn(NameRecord, "capture is off ("+l.source(NameCapture)+")", "nothing is recorded")
 	}
+	l.checkARMS()
 	key, cert := l.results[NameOTLPClientKey], l.results[NameOTLPClientCert]
 	switch {
 	case key.value != nil && cert.value == nil:
 		l.warn(NameOTLPClientKey, "there is no client certificate beside it", "no client certificate is shown; set OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE as well")
 	case key.value == nil && cert.value != nil:
 		l.warn(NameOTLPClientCert, "there is no client key beside it", "no client certificate is shown; set OTEL_EXPORTER_OTLP_CLIENT_KEY as well")
+	}
+}
+
+// checkARMS says once that what is set for ARMS leads nowhere without an endpoint: its own
+// launcher makes one of the region, but data goes only where somebody said in so many
+// words. Whoever named other exporters, or none, does not expect it.
+func (l *loader) checkARMS() {
+	if l.source(NameOTLPEndpoint) != SourceDefault || get[bool](l, NameSDKDisabled) {
+		return // the endpoint is there, or it was said what is wrong with it
+	}
+	wanted := slices.Contains(get[[]string](l, NameTracesExporter), ExporterOTLP)
+	if !wanted && l.source(NameTracesExporter) != SourceDefault {
+		return
+	}
+	for _, name := range []string{NameLicenseKey, NameWorkspace, NameProject, NameCloudRegion, NameIsPublic} {
+		if source := l.source(name); l.results[name].value == nil || !strings.HasPrefix(source, "ARMS_") {
+			continue
+		}
+		using := "nothing is sent to ARMS"
+		if wanted {
+			using += ", only to localhost"
+		}
+		l.warn(name, "no endpoint is set, and none is derived from a region", using+"; set "+envARMSEndpoint+" or OTEL_EXPORTER_OTLP_ENDPOINT")
+		return
 	}
 }

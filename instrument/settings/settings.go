@@ -27,7 +27,11 @@ type Settings struct {
 	// CloudRegion and the ARMS values are "" where not set.
 	CloudRegion   string
 	ARMSWorkspace string
+	ARMSProject   string
 	ARMSLicense   Secret
+	// EngineHint is EngineVLLMV0, EngineVLLMV1 or EngineSGLang where the user said so. It
+	// stands until an engine is recognised.
+	EngineHint string
 
 	SDKDisabled bool
 	LogLevel    slog.Level
@@ -151,7 +155,9 @@ func (l *loader) settings() *Settings {
 		ResourceAttributes: get[Attributes](l, NameResourceAttributes),
 		CloudRegion:        get[string](l, NameCloudRegion),
 		ARMSWorkspace:      get[string](l, NameWorkspace),
+		ARMSProject:        get[string](l, NameProject),
 		ARMSLicense:        get[Secret](l, NameLicenseKey),
+		EngineHint:         get[string](l, NameEngineHint),
 		SDKDisabled:        get[bool](l, NameSDKDisabled),
 		LogLevel:           logLevel(get[string](l, NameLogLevel)),
 		Exporters:          get[[]string](l, NameTracesExporter),

@@ -64,7 +64,11 @@ const (
 	NameResourceAttributes = "resource.attributes"
 	NameCloudRegion        = "cloud.region"
 	NameWorkspace          = "arms.workspace"
+	NameProject            = "arms.project"
 	NameLicenseKey         = "arms.license_key"
+	NameIsPublic           = "arms.is_public"
+	NameEngineHint         = "arms.framework"
+	NameAppType            = "arms.app_type"
 	NameSDKDisabled        = "sdk.disabled"
 	NameLogLevel           = "log.level"
 	NameTracesExporter     = "traces.exporter"
@@ -148,6 +152,18 @@ const (
 	SamplerParentBasedTraceIDRatio = "parentbased_traceidratio"
 )
 
+// The variable of ARMS set-ups that names the endpoint. It has no published definition:
+// here it is a base address, as OTEL_EXPORTER_OTLP_ENDPOINT is, which beats it.
+const envARMSEndpoint = "ARMS_ENDPOINT"
+
+// The engines that APSARA_APM_MODEL_SERVICE_FRAMEWORK names, in the form that the
+// resource has them once they are recognised.
+const (
+	EngineVLLMV0 = "vllm-v0"
+	EngineVLLMV1 = "vllm-v1"
+	EngineSGLang = "sglang"
+)
+
 // otlpEnv gives the two variables of an OTLP setting, the one for traces first.
 func otlpEnv(suffix string) []string {
 	return []string{"OTEL_EXPORTER_OTLP_TRACES_" + suffix, "OTEL_EXPORTER_OTLP_" + suffix}
@@ -166,8 +182,17 @@ var table = []*Spec{
 		Help: "region that the service runs in"},
 	{Name: NameWorkspace, Kind: KindToken, Env: []string{"ARMS_WORKSPACE"},
 		Help: "ARMS workspace, sent only to an endpoint that you named"},
+	{Name: NameProject, Kind: KindToken, Env: []string{"ARMS_PROJECT"},
+		Help: "ARMS project, sent only to an endpoint that you named"},
 	{Name: NameLicenseKey, Kind: KindSecret, Env: []string{"ARMS_LICENSE_KEY"},
 		Help: "ARMS licence key, sent only to an endpoint that you named"},
+	{Name: NameIsPublic, Kind: KindString, Env: []string{"ARMS_IS_PUBLIC"},
+		Help: "no effect: the endpoint says whether it is public"},
+	{Name: NameEngineHint, Kind: KindEnum, Env: []string{"APSARA_APM_MODEL_SERVICE_FRAMEWORK"},
+		Values: []string{EngineVLLMV0, EngineVLLMV1, EngineSGLang},
+		Help:   "engine that is reported until one is recognised"},
+	{Name: NameAppType, Kind: KindString, Env: []string{"APSARA_APM_APP_TYPE"},
+		Help: "no effect: every workload is observed as a model service"},
 
 	{Name: NameSDKDisabled, Kind: KindBool, Env: []string{"OTEL_SDK_DISABLED"}, Default: "false",
 		Help: "run the workload and observe nothing"},
@@ -180,7 +205,7 @@ var table = []*Spec{
 		Env: []string{"OTEL_TRACES_EXPORTER"}, Values: []string{ExporterOTLP, ExporterConsole, ExporterNone},
 		Derived: "otlp if an endpoint is set",
 		Help:    "where spans go: a list of otlp, console, none"},
-	{Name: NameOTLPEndpoint, Kind: KindURL, Env: otlpEnv("ENDPOINT"),
+	{Name: NameOTLPEndpoint, Kind: KindURL, Env: append(otlpEnv("ENDPOINT"), envARMSEndpoint),
 		Derived: "localhost, and only when otlp is asked for by name",
 		Help:    "collector that OTLP is sent to"},
 	{Name: NameOTLPProtocol, Kind: KindEnum, Env: otlpEnv("PROTOCOL"),

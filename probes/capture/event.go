@@ -92,6 +92,9 @@ type Event struct {
 	// Peer says of a KindClose that the other side closed (a read gave zero bytes or
 	// an error), not the server.
 	Peer bool
+	// TLS says that the connection is encrypted, and Data the plain text of it, as the
+	// server gave it to its TLS library or got it from there.
+	TLS bool
 	// Port is the server's own TCP port (KindOpen), 0 where unknown or not TCP.
 	Port uint16
 
@@ -124,6 +127,11 @@ const (
 	LostUnreadable Cause = "memory_unreadable"
 	// LostTable: a table in the kernel (connections, sockets, calls in flight) was full.
 	LostTable Cause = "table_full"
+	// LostRecord: a record in the ring was not finished (its process was killed in the
+	// middle, or held up for too long), or cannot be.
+	LostRecord Cause = "record_torn"
+	// LostNested: a signal handler did something while the event before it was recorded.
+	LostNested Cause = "signal_handler"
 	// LostTorn: a recording ends in the middle of an event.
 	LostTorn Cause = "recording_torn"
 	// LostQueue: the agent's own queue was full.

@@ -20,6 +20,7 @@ import (
 //	more    a further part of the same message follows
 //	len     true length; data (base64) what was captured of it; tail how many of those
 //	        bytes are from its end
+//	tls     the connection is encrypted, and data its plain text
 //	by      who closed: client | server · port the server's · offset_ns, cause
 
 // line is a recorded event as encoding/json reads it.
@@ -38,6 +39,7 @@ type line struct {
 	Len      int     `json:"len"`
 	Data     []byte  `json:"data"`
 	Tail     int     `json:"tail"`
+	TLS      bool    `json:"tls"`
 	By       string  `json:"by"`
 	Port     uint16  `json:"port"`
 	OffsetNs int64   `json:"offset_ns"`
@@ -116,6 +118,9 @@ func appendLine(dst []byte, e *Event) []byte {
 		dst = append(dst, `,"conn":"`...)
 		dst = strconv.AppendUint(dst, e.Conn, 10)
 		dst = append(dst, '"')
+		if e.TLS {
+			dst = append(dst, `,"tls":true`...)
+		}
 		if e.Port != 0 {
 			dst = appendUint(dst, "port", uint64(e.Port))
 		}
@@ -199,7 +204,7 @@ func (r *lineReader) read(b []byte) (*Event, error) {
 		return nil, fmt.Errorf("parse event: len %d and tail %d do not fit %d bytes", l.Len, l.Tail, len(l.Data))
 	}
 	r.e = Event{Kind: kind, Time: l.TimeNs, TID: l.TID, Comm: l.Comm, Seq: l.Seq, Socket: SocketUnknown, More: l.More,
-		Peer: l.By == "client", Port: l.Port, Len: l.Len, Data: l.Data, Tail: l.Tail, Offset: l.OffsetNs, Cause: Cause(l.Cause)}
+		Peer: l.By == "client", TLS: l.TLS, Port: l.Port, Len: l.Len, Data: l.Data, Tail: l.Tail, Offset: l.OffsetNs, Cause: Cause(l.Cause)}
 	if l.PID != nil {
 		r.e.PID = *l.PID
 	}

@@ -45,6 +45,7 @@ func (l *lineReader) next(t *testing.T) string {
 //	inherit            serves on descriptor 3 without accepting
 //	agent              a Source with the default root; prints the pids it saw HTTP of
 //	open               opens a Source and says what came of it
+//	check WORDS…       prints what Check says, under what the words say
 //	bare MODE          drops all capabilities for good, then is another of these
 //	container          PID 1 of a namespace, which runs an agent and a server
 func runChild(mode string, args []string) error {
@@ -76,6 +77,8 @@ func runChild(mode string, args []string) error {
 		return calls(3, args)
 	case "open":
 		return tryOpen()
+	case "check":
+		return printCheck(args)
 	case "bare":
 		return dropCapabilities(args[0])
 	case "agent":
@@ -269,6 +272,9 @@ func runAgent() error {
 		return err
 	}
 	defer s.Close()
+	if err := s.SelfTest(context.Background()); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	seen := make(chan uint32, 16)

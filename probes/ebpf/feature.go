@@ -3,16 +3,12 @@ package ebpf
 import (
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"slices"
 	"strings"
-
-	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
 )
 
-// ErrUnavailable is wrapped by Open's error when nothing can be watched here.
+// ErrUnavailable is wrapped by the error of Open when nothing can be watched here, and
+// by that of SelfTest when what was attached does not see what it should.
 var ErrUnavailable = errors.New("ebpf capture is not available")
 
 // Feature is one thing that this package can watch, and whether it does.
@@ -92,48 +88,7 @@ func programsOf(specs []featureSpec) (want, older []string) {
 	return slices.Compact(want), slices.Compact(older)
 }
 
-// Cure names, for a reason that a program or an attachment was refused, what
-// would help; empty where that is not known.
-func Cure(err error) string {
-	var verifier *ebpf.VerifierError
-	switch {
-	case err == nil:
-		return ""
-	case errors.As(err, &verifier) && len(verifier.Log) > 0:
-		// First: the verifier's refusal is an EACCES as well.
-		return "the kernel's verifier refuses the program; please report it with the kernel's version (uname -r)"
-	case errors.Is(err, errMemlock):
-		return "before Linux 5.11: run with CAP_SYS_RESOURCE besides CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE, or raise the limit (ulimit -l unlimited, LimitMEMLOCK=infinity)"
-	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
-		if mode := lockdown(); mode == "confidentiality" {
-			return "the kernel is locked down (confidentiality): boot with lockdown=integrity or none"
-		}
-		return "run with CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE, or with CAP_SYS_ADMIN; in a container the seccomp profile must allow bpf and perf_event_open"
-	case errors.Is(err, fs.ErrNotExist) && strings.Contains(err.Error(), "btf"), strings.Contains(err.Error(), "no BTF"):
-		return "use a kernel with CONFIG_DEBUG_INFO_BTF (/sys/kernel/btf/vmlinux)"
-	case errors.Is(err, ebpf.ErrNotSupported):
-		return "use Linux 5.8 or later"
-	}
-	return ""
-}
-
-// lockdown is the kernel's lockdown mode: "none", "integrity", "confidentiality",
-// or "" where it has none.
-func lockdown() string {
-	data, err := os.ReadFile("/sys/kernel/security/lockdown")
-	if err != nil {
-		return ""
-	}
-	_, rest, ok := strings.Cut(string(data), "[")
-	if !ok {
-		return ""
-	}
-	mode, _, _ := strings.Cut(rest, "]")
-	return mode
-}
-
-// unavailable is the error of Open when feature f, without which nothing works,
-// is lost. Cure knows what it says.
+// unavailable is the error when feature f, without which nothing works, is lost. Cure knows what it says.
 func unavailable(f Feature) error {
 	return fmt.Errorf("%w: %s: %w", ErrUnavailable, f.Name, f.Err)
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tokenscope/tokenscope/probes/backend"
 )
 
 // started records that a process executed a program, or was found running.
@@ -23,7 +25,7 @@ func (s *Source) started(pid, parent uint32, comm string, cmdline []byte, now in
 	}
 	s.detach(p) // its old memory is gone, and with it the probes in it
 	p.Comm = comm
-	p.Cmdline = splitCmdline(cmdline)
+	p.Cmdline = backend.SplitCmdline(cmdline)
 	if from := s.processes[p.Parent]; from != nil {
 		p.ParentWanted = from.wanted
 	}
@@ -92,7 +94,7 @@ func (s *Source) exited(pid uint32) {
 // script starts from within is recognised late, but is. Its parent, which talks
 // to it, is vLLM then too.
 func (s *Source) named(pid uint32, comm string) {
-	if !strings.HasPrefix(comm, "VLLM::") {
+	if !strings.HasPrefix(comm, backend.EngineNamePrefix) {
 		return
 	}
 	p := s.processes[pid]

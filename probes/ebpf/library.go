@@ -31,6 +31,8 @@ type library struct {
 	file   *os.File
 	exe    *link.Executable
 	probes []io.Closer
+	// offsets are where its functions lie in the file; nil: its symbols tell.
+	offsets map[string]uint64
 }
 
 func (l *library) Close() error {
@@ -82,6 +84,9 @@ func (l *library) attachOne(p probe, kernel *loaded, pid uint32) (link.Link, err
 	prog := kernel.programs[p.program]
 	symbols, multi := []string{p.symbol}, &link.UprobeMultiOptions{PID: pid}
 	one := &link.UprobeOptions{PID: int(pid)}
+	if offset, ok := l.offsets[p.symbol]; ok {
+		symbols, multi.Addresses, one.Address = nil, []uint64{offset}, offset
+	}
 	switch {
 	case kernel.multi && p.ret:
 		return l.exe.UretprobeMulti(symbols, prog, multi)

@@ -3,31 +3,23 @@ package ebpf
 import (
 	"fmt"
 	"log/slog"
-	"math/bits"
 	"os"
 	"time"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/tokenscope/tokenscope/probes/backend"
 )
 
-// Limits and defaults of Options.
+// Limits and defaults of Options; package backend says why they are what they are.
 const (
-	// DefaultFrameBytes holds a step's outputs for 4,000 running requests.
-	DefaultFrameBytes = 256 << 10
-	// MaxFrameBytes bounds a frame's place in the ring.
-	MaxFrameBytes = 4 << 20
-	// DefaultHeadBytes and DefaultTailBytes hold of an HTTP request with a long prompt
-	// its head, and what stands before and behind the prompt.
-	DefaultHeadBytes = 16 << 10
-	DefaultTailBytes = 4 << 10
-	// MaxCaptureBytes bounds head and tail together: a piece must leave room for
-	// others in the ring.
-	MaxCaptureBytes = 64 << 10
-	// DefaultRingBytes holds two seconds of a busy server at the default limits.
-	DefaultRingBytes = 8 << 20
-	// DefaultPoll is short enough that a reader of the output notices no delay and
-	// long enough that an idle agent costs nothing.
-	DefaultPoll = 50 * time.Millisecond
+	DefaultFrameBytes = backend.DefaultFrameBytes
+	MaxFrameBytes     = backend.MaxFrameBytes
+	DefaultHeadBytes  = backend.DefaultHeadBytes
+	DefaultTailBytes  = backend.DefaultTailBytes
+	MaxCaptureBytes   = backend.MaxCaptureBytes
+	DefaultRingBytes  = backend.DefaultRingBytes
+	DefaultPoll       = backend.DefaultPoll
 )
 
 // Options say what to watch and how much of it to keep. The zero value watches
@@ -65,15 +57,12 @@ type Options struct {
 // withDefaults returns o with every field set, or an error that names the field
 // that makes no sense.
 func (o Options) withDefaults() (Options, error) {
-	if o.HeadBytes == 0 && o.TailBytes == 0 {
-		o.HeadBytes, o.TailBytes = DefaultHeadBytes, DefaultTailBytes
+	// The kernel wants a power of two of whole pages for its ring.
+	limits, err := backend.Limits{HeadBytes: o.HeadBytes, TailBytes: o.TailBytes, FrameBytes: o.FrameBytes, RingBytes: o.RingBytes}.WithDefaults(os.Getpagesize())
+	if err != nil {
+		return o, err
 	}
-	if o.FrameBytes == 0 {
-		o.FrameBytes = DefaultFrameBytes
-	}
-	if o.RingBytes == 0 {
-		o.RingBytes = DefaultRingBytes
-	}
+	o.HeadBytes, o.TailBytes, o.FrameBytes, o.RingBytes = limits.HeadBytes, limits.TailBytes, limits.FrameBytes, limits.RingBytes
 	if o.Poll == 0 {
 		o.Poll = DefaultPoll
 	}
@@ -86,17 +75,8 @@ func (o Options) withDefaults() (Options, error) {
 	switch {
 	case o.Root < 0:
 		return o, fmt.Errorf("root pid %d is negative", o.Root)
-	case o.HeadBytes < 1 || o.TailBytes < 1 || o.HeadBytes+o.TailBytes > MaxCaptureBytes:
-		return o, fmt.Errorf("head %d and tail %d bytes: each must be at least 1, both together at most %d", o.HeadBytes, o.TailBytes, MaxCaptureBytes)
-	case o.FrameBytes < 0 || o.FrameBytes > MaxFrameBytes:
-		return o, fmt.Errorf("frame size %d is not between 0 and %d", o.FrameBytes, MaxFrameBytes)
 	case o.Poll < 0:
 		return o, fmt.Errorf("poll interval %v is negative", o.Poll)
-	case o.RingBytes < 0 || o.RingBytes > 1<<30:
-		return o, fmt.Errorf("ring size %d is out of range", o.RingBytes)
 	}
-	// The kernel wants a power of two of whole pages.
-	o.RingBytes = max(o.RingBytes, os.Getpagesize())
-	o.RingBytes = 1 << bits.Len(uint(o.RingBytes-1))
 	return o, nil
 }

@@ -1,48 +1,16 @@
 package ebpf
 
 import (
-	"io"
-	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
+
+	"github.com/tokenscope/tokenscope/probes/backend"
 )
 
 // Process is a process of the workload, as WantReceives is asked about it.
-type Process struct {
-	// PID and Parent are numbers in the agent's PID namespace; Parent is 0 where
-	// it is not known.
-	PID, Parent uint32
-	// Comm is the name of its main thread.
-	Comm string
-	// Cmdline is its command line, empty where it could not be read.
-	Cmdline []string
-	// ParentWanted is the answer that was given for its parent.
-	ParentWanted bool
-}
+type Process = backend.Process
 
-// maxInspectedArgs bounds how many arguments say what a program is: interpreter,
-// its flags, -m, module or script, sub-command. Later ones are the user's words.
-const maxInspectedArgs = 6
-
-// DefaultWantReceives is true for processes of vLLM and their children. It is
-// false for SGLang, whose scheduler polls its sockets twenty to two hundred
-// thousand times a second.
-func DefaultWantReceives(p Process) bool {
-	vllm := strings.HasPrefix(p.Comm, "VLLM::")
-	for _, arg := range p.Cmdline[:min(len(p.Cmdline), maxInspectedArgs)] {
-		// "-m vllm.entrypoints…" has no slash and is its own base name; so is "VLLM::…".
-		name := strings.ToLower(filepath.Base(arg))
-		if strings.HasPrefix(name, "sglang") {
-			return false
-		}
-		if strings.Contains(name, "vllm") && !strings.HasPrefix(arg, "-") {
-			vllm = true
-		}
-	}
-	return vllm || p.ParentWanted
-}
+// DefaultWantReceives is true for processes of vLLM and their children.
+func DefaultWantReceives(p Process) bool { return backend.DefaultWantReceives(p) }
 
 // process is what the source remembers of a process.
 type process struct {
@@ -75,33 +43,7 @@ func (s *Source) detach(p *process) {
 }
 
 // maxProcesses bounds the agent's table, as the kernel's table is bounded.
-const maxProcesses = 8192
-
-// maxCmdlineBytes bounds what is kept of a command line. The Rust front-end of
-// vLLM gets all settings as one JSON argument of some kilobytes.
-const maxCmdlineBytes = 32 << 10
-
-// readCmdline returns the raw command line of a process, its arguments ended by
-// NUL; nil if it cannot be read.
-func readCmdline(pid uint32) []byte {
-	f, err := os.Open("/proc/" + strconv.FormatUint(uint64(pid), 10) + "/cmdline")
-	if err != nil {
-		return nil
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxCmdlineBytes))
-	if err != nil {
-		return nil
-	}
-	return data
-}
-
-func splitCmdline(raw []byte) []string {
-	if len(raw) == 0 {
-		return nil
-	}
-	return strings.Split(strings.TrimSuffix(string(raw), "\x00"), "\x00")
-}
+const maxProcesses = backend.MaxProcesses
 
 // lookDelay is how long to wait before maps are looked at again. A server imports
 // pyzmq seconds to a minute after its start; looking costs the agent about a

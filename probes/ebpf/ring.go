@@ -66,6 +66,10 @@ func (r *ring) filled() uint64 {
 	return atomic.LoadUint64(r.produced) - atomic.LoadUint64(r.consumed)
 }
 
+// begin is the position of the first record that waits, end the one behind the last.
+func (r *ring) begin() uint64 { return atomic.LoadUint64(r.consumed) }
+func (r *ring) end() uint64   { return atomic.LoadUint64(r.produced) }
+
 func (r *ring) size() uint64 { return r.mask + 1 }
 
 // drain hands each record that is complete to f, in order, and gives its place
@@ -73,20 +77,50 @@ func (r *ring) size() uint64 { return r.mask + 1 }
 // at what was produced when it began, so that a busy workload cannot hold it.
 func (r *ring) drain(f func(record []byte)) {
 	produced := atomic.LoadUint64(r.produced)
-	consumed := atomic.LoadUint64(r.consumed)
-	for consumed < produced {
-		at := consumed & r.mask
-		// The atomic load pairs with the kernel's exchange when it submits: who sees
-		// the flag gone also sees the data.
-		header := atomic.LoadUint32((*uint32)(unsafe.Pointer(&r.data[at])))
-		if header&ringBusy != 0 {
+	for consumed := atomic.LoadUint64(r.consumed); consumed < produced; {
+		record, next, ok := r.at(consumed)
+		if !ok {
 			return
 		}
-		n := uint64(header &^ (ringBusy | ringDiscard))
-		if header&ringDiscard == 0 {
-			f(r.data[at+ringHeaderBytes : at+ringHeaderBytes+n : at+ringHeaderBytes+n])
+		if record != nil {
+			f(record)
 		}
-		consumed += ringHeaderBytes + (n+7)&^7
+		consumed = next
 		atomic.StoreUint64(r.consumed, consumed)
 	}
+}
+
+// peek hands each record that is complete from a position on to f and leaves it where
+// it is. It returns the position behind the last. Nobody may drain meanwhile.
+func (r *ring) peek(from uint64, f func(record []byte)) (next uint64) {
+	produced := atomic.LoadUint64(r.produced)
+	for from < produced {
+		record, next, ok := r.at(from)
+		if !ok {
+			break
+		}
+		if record != nil {
+			f(record)
+		}
+		from = next
+	}
+	return from
+}
+
+// at is the record at a position, nil if it was discarded, and the position behind
+// it; not ok while it is being filled.
+func (r *ring) at(position uint64) (record []byte, next uint64, ok bool) {
+	at := position & r.mask
+	// The atomic load pairs with the kernel's exchange when it submits: who sees
+	// the flag gone also sees the data.
+	header := atomic.LoadUint32((*uint32)(unsafe.Pointer(&r.data[at])))
+	if header&ringBusy != 0 {
+		return nil, position, false
+	}
+	n := uint64(header &^ (ringBusy | ringDiscard))
+	next = position + ringHeaderBytes + (n+7)&^7
+	if header&ringDiscard == 0 {
+		record = r.data[at+ringHeaderBytes : at+ringHeaderBytes+n : at+ringHeaderBytes+n]
+	}
+	return record, next, true
 }

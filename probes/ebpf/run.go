@@ -10,6 +10,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/tokenscope/tokenscope/probes/backend"
 	"github.com/tokenscope/tokenscope/probes/capture"
 )
 
@@ -34,7 +35,7 @@ type run struct {
 	*Source
 	sink  func(*capture.Event)
 	event capture.Event // the one that is handed out, again and again
-	clock offsetClock
+	clock backend.OffsetClock
 	last  int64 // CLOCK_MONOTONIC of the last event or tick
 	lost  captureCounters
 	swept int64
@@ -54,9 +55,9 @@ func (s *Source) Run(ctx context.Context, sink func(*capture.Event)) error {
 			break
 		}
 	}
-	for deadline := monotonic() + int64(finalWait); ; time.Sleep(time.Millisecond) {
+	for deadline := backend.Monotonic() + int64(finalWait); ; time.Sleep(time.Millisecond) {
 		r.poll()
-		if s.ring.filled() == 0 || monotonic() >= deadline {
+		if s.ring.filled() == 0 || backend.Monotonic() >= deadline {
 			return nil
 		}
 	}
@@ -67,7 +68,7 @@ func (r *run) deliver() { r.sink(&r.event) }
 
 // begin delivers the clock, and the processes that were there before.
 func (r *run) begin() {
-	now := monotonic()
+	now := backend.Monotonic()
 	r.last = now
 	r.tellClock(now)
 	if len(r.adopted) == 0 {
@@ -77,7 +78,7 @@ func (r *run) begin() {
 	r.deliver()
 	for _, a := range r.adopted {
 		comm := r.decoder.name(a.Comm)
-		cmdline := readCmdline(a.Pid)
+		cmdline := backend.ReadCmdline(a.Pid)
 		r.started(a.Pid, a.Parent, comm, cmdline, now)
 		if p := r.processes[a.Pid]; p != nil {
 			p.next = now // it may have been running for hours
@@ -96,7 +97,7 @@ func (r *run) begin() {
 func (r *run) poll() uint64 {
 	// Taken first: what comes out of the ring now is, but for a program that was
 	// held up, older.
-	now := monotonic()
+	now := backend.Monotonic()
 	r.tellClock(now)
 	used := r.ring.filled()
 	// Before the events as well: one that was lost may be what shows that a later
@@ -126,12 +127,15 @@ func (r *run) record(record []byte) {
 		r.torn = true
 		return
 	}
+	if r.ofTest(e.PID) {
+		return
+	}
 	switch e.Kind {
 	case kindFork:
 		r.forked(e.PID, uint32(raw.Conn), e.Time)
 		return
 	case capture.KindExec:
-		e.Data = readCmdline(e.PID)
+		e.Data = backend.ReadCmdline(e.PID)
 		e.Len = len(e.Data)
 		r.started(e.PID, 0, e.Comm, e.Data, e.Time)
 	case capture.KindExit:
@@ -146,7 +150,7 @@ func (r *run) record(record []byte) {
 }
 
 func (r *run) tellClock(now int64) {
-	offset, ok := r.clock.next(now)
+	offset, ok := r.clock.Next(now)
 	if !ok {
 		return
 	}

@@ -18,6 +18,7 @@ import (
 type Source struct {
 	options  Options
 	features []Feature
+	slow     error // why the tracepoints of single system calls cannot be had
 	kernel   *loaded
 	links    []io.Closer
 	ring     *ring
@@ -34,6 +35,7 @@ type Source struct {
 	warned    map[string]bool
 	decoder   decoder
 	dead      map[uint32]bool // host tgids whose table entries are to be removed
+	tests     []testTrace
 }
 
 var _ capture.Source = (*Source)(nil)
@@ -51,15 +53,7 @@ func Open(o Options) (*Source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open ebpf capture: %w", err)
 	}
-	s := &Source{
-		options:   o,
-		processes: map[uint32]*process{},
-		libraries: map[fileID]*library{},
-		warned:    map[string]bool{},
-		dead:      map[uint32]bool{},
-		attaching: make(chan struct{}, 1),
-		detaching: make(chan struct{}, 1),
-	}
+	s := newSource(o)
 	if err := s.open(); err != nil {
 		err = fmt.Errorf("open ebpf capture: %w", err)
 		if cerr := s.Close(); cerr != nil {
@@ -68,6 +62,19 @@ func Open(o Options) (*Source, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// newSource is a Source that is not open.
+func newSource(o Options) *Source {
+	return &Source{
+		options:   o,
+		processes: map[uint32]*process{},
+		libraries: map[fileID]*library{},
+		warned:    map[string]bool{},
+		dead:      map[uint32]bool{},
+		attaching: make(chan struct{}, 1),
+		detaching: make(chan struct{}, 1),
+	}
 }
 
 func (s *Source) open() error {
@@ -107,10 +114,14 @@ func (s *Source) open() error {
 		return err
 	}
 	if noTracefs != nil && s.works(featureHTTP) {
+		s.slow = fmt.Errorf("%w: %w", errNoTracefs, noTracefs)
 		s.options.Log.Warn("the tracepoints of single system calls cannot be had; using those of all, which slows every system call of this machine a little", "error", noTracefs)
 	}
 	return nil
 }
+
+// errNoTracefs is why all system calls pass a program.
+var errNoTracefs = errors.New("no tracepoints of single system calls")
 
 // openTracepoints finds the tracepoints of single system calls, or says why they
 // cannot be had.
@@ -265,7 +276,7 @@ func (s *Source) report() error {
 		if f.Name == featureProcesses || f.Name == featureAdopt {
 			return unavailable(f)
 		}
-		s.options.Log.Warn("cannot see "+f.Lost, "feature", f.Name, "error", f.Err, "cure", Cure(f.Err))
+		s.warnLost(f)
 	}
 	if !s.works(featureZMQSend) && !s.works(featureZMQReceive) && !s.works(featureHTTP) {
 		for _, f := range s.features {
@@ -277,7 +288,12 @@ func (s *Source) report() error {
 	return nil
 }
 
-// Features says what can be watched and what cannot, in a fixed order.
+func (s *Source) warnLost(f Feature) {
+	s.options.Log.Warn("cannot see "+f.Lost, "feature", f.Name, "error", f.Err, "cure", Cure(f.Err))
+}
+
+// Features says what can be watched and what cannot, in a fixed order; SelfTest may
+// change it.
 func (s *Source) Features() []Feature {
 	return append([]Feature(nil), s.features...)
 }

@@ -97,33 +97,6 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-func TestDefaultWantReceives(t *testing.T) {
-	for _, tc := range []struct {
-		name string
-		p    Process
-		want bool
-	}{
-		{"vllm serve", Process{Cmdline: []string{"/venv/bin/python3", "/venv/bin/vllm", "serve", "m"}}, true},
-		{"python -m", Process{Cmdline: []string{"python", "-m", "vllm.entrypoints.openai.api_server"}}, true},
-		{"title", Process{Comm: "VLLM::EngineCor", Cmdline: []string{"VLLM::EngineCore"}}, true},
-		{"rust front-end", Process{Cmdline: []string{"/x/vllm-rs", "frontend"}}, true},
-		{"child of vllm", Process{Cmdline: []string{"python", "-c", "from multiprocessing.spawn import spawn_main"}, ParentWanted: true}, true},
-		{"other python", Process{Cmdline: []string{"python", "serve.py"}}, false},
-		{"shell", Process{Cmdline: []string{"sh", "start.sh"}}, false},
-		{"nothing known", Process{}, false},
-		{"sglang", Process{Cmdline: []string{"python", "-m", "sglang.launch_server"}}, false},
-		{"sglang with a vllm in its words", Process{Cmdline: []string{"python", "-m", "sglang.launch_server", "--model", "vllm-model"}}, false},
-		{"sglang scheduler, child of something wanted", Process{Cmdline: []string{"sglang::scheduler"}, ParentWanted: true}, false},
-		{"vllm only in a flag's value far back", Process{Cmdline: []string{"python", "a", "b", "c", "d", "e", "vllm"}}, false},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			if got := DefaultWantReceives(tc.p); got != tc.want {
-				t.Errorf("DefaultWantReceives(%+v) = %v; want %v", tc.p, got, tc.want)
-			}
-		})
-	}
-}
-
 var mapsCases = []struct {
 	name, in string
 	want     []mapping
@@ -343,7 +316,7 @@ func TestCure(t *testing.T) {
 		want string // part of it; empty: none
 	}{
 		{"no error", nil, ""},
-		{"not permitted", fmt.Errorf("load: %w", unix.EPERM), "CAP_BPF"},
+		{"not permitted", fmt.Errorf("load: %w", unix.EPERM), readPrivilege().cure()},
 		{"too old", fmt.Errorf("load: %w", ebpf.ErrNotSupported), "5.8"},
 		{"no BTF", errors.New("apply CO-RE relocations: no BTF found for kernel version 5.4"), "BTF"},
 		{"refused by the verifier", &ebpf.VerifierError{Cause: unix.EACCES, Log: []string{"R9 !read_ok"}}, "verifier"},
@@ -355,28 +328,4 @@ func TestCure(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestOffsetClock wants the offset once, and again only when it has moved.
-func TestOffsetClock(t *testing.T) {
-	var c offsetClock
-	now := monotonic()
-	offset, ok := c.next(now)
-	if !ok {
-		t.Fatal("the first offset is not told")
-	}
-	if wall := time.Now().UnixNano() - monotonic(); wall-offset > int64(time.Second) || offset-wall > int64(time.Second) {
-		t.Errorf("offset = %d; want about %d", offset, wall)
-	}
-	if _, ok := c.next(now + int64(offsetInterval) - 1); ok {
-		t.Error("told again within the interval")
-	}
-	// As if the wall clock had been set back by a second.
-	c.told += int64(time.Second)
-	for i := range 100 {
-		if _, ok := c.next(now + int64(i+1)*int64(offsetInterval)); ok {
-			return
-		}
-	}
-	t.Error("a moved clock is not told")
 }

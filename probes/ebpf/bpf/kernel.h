@@ -104,16 +104,25 @@ struct bpf_raw_tracepoint_args {
 	__u64 args[0];
 };
 
-/* Context of a program on syscalls:sys_enter_X: eight bytes that every trace event has. */
+/*
+ * Contexts of programs on syscalls:sys_enter_X and sys_exit_X: eight bytes that
+ * every trace event has, then struct syscall_tp_t of kernel/trace/trace_syscalls.c.
+ * The number was a long before Linux 6.7 (ba8ea72388a1, "bpf: Change syscall_nr type
+ * to int in struct syscall_tp_t"). Since then the four bytes behind it are whatever
+ * the kernel's stack held, now zero and now not. It is read as the first four, which
+ * hold it in both.
+ */
 struct sys_enter {
 	__u64 common;
-	__u64 number;
+	__u32 number;
+	__u32 undefined;
 	__u64 args[6];
 };
 
 struct sys_exit {
 	__u64 common;
-	__u64 number;
+	__u32 number;
+	__u32 undefined;
 	__s64 ret;
 };
 

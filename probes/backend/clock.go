@@ -1,4 +1,6 @@
-package ebpf
+package backend
+
+// The two clocks of Linux, and when the distance between them is worth telling.
 
 import (
 	"time"
@@ -23,16 +25,16 @@ func readClock(id int32) int64 {
 	return ts.Nano()
 }
 
-// monotonic is CLOCK_MONOTONIC, as bpf_ktime_get_ns has it.
-func monotonic() int64 { return readClock(unix.CLOCK_MONOTONIC) }
+// Monotonic is CLOCK_MONOTONIC in nanoseconds, as bpf_ktime_get_ns and clock_gettime have it.
+func Monotonic() int64 { return readClock(unix.CLOCK_MONOTONIC) }
 
 // wallOffset is CLOCK_REALTIME − CLOCK_MONOTONIC, from the tightest of several
 // readings of the one between two of the other, and how far those two were apart.
 func wallOffset() (offset, spread int64) {
 	for range offsetSamples {
-		before := monotonic()
+		before := Monotonic()
 		wall := readClock(unix.CLOCK_REALTIME)
-		after := monotonic()
+		after := Monotonic()
 		if s := after - before; spread == 0 || s < spread {
 			offset, spread = wall-before-s/2, s
 		}
@@ -40,15 +42,15 @@ func wallOffset() (offset, spread int64) {
 	return offset, spread
 }
 
-// offsetClock decides when the offset is worth telling.
-type offsetClock struct {
+// OffsetClock decides when the offset is worth telling.
+type OffsetClock struct {
 	told   int64
 	known  bool
 	looked int64 // CLOCK_MONOTONIC
 }
 
-// next returns the offset if it is to be told now.
-func (c *offsetClock) next(now int64) (int64, bool) {
+// Next returns the offset if it is to be told now.
+func (c *OffsetClock) Next(now int64) (int64, bool) {
 	if c.known && now-c.looked < int64(offsetInterval) {
 		return 0, false
 	}
