@@ -93,11 +93,16 @@ func (s *shimState) inject(env []string, log *lineLog) []string {
 
 // noCore keeps this process's memory, and with it the keys in its environment, out of a
 // core file. Only when the workload runs: it inherits our limits, and must have its own.
+//
+// A limit of one byte is less than any core file, and also keeps the kernel from feeding
+// a core_pattern that is a pipe, which a limit of 0 does not (do_coredump in
+// fs/coredump.c). Being undumpable would do both, but then the workload could not open
+// the shim's file by our descriptor.
 func noCore() {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_CORE, &limit); err != nil {
 		return
 	}
-	limit.Cur = 0
+	limit.Cur = min(1, limit.Max)
 	_ = unix.Setrlimit(unix.RLIMIT_CORE, &limit)
 }

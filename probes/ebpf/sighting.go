@@ -108,6 +108,9 @@ var essential = []string{featureProcesses, featureHTTP, featureZMQSend, featureZ
 // verdict marks the features that are blind and decides whether enough is left.
 func (s *Source) verdict(wanted []*sighting, refused map[string]error, trouble error, hint string) error {
 	var died *standin.Died
+	if trouble != nil && !errors.As(trouble, &died) {
+		return fmt.Errorf("%w: %w", ErrUnavailable, trouble) // which says nothing of features
+	}
 	var blind []Feature
 	for _, w := range wanted {
 		if w.found || !s.works(w.feature) {
@@ -116,7 +119,7 @@ func (s *Source) verdict(wanted []*sighting, refused map[string]error, trouble e
 		err := refused[w.feature]
 		switch {
 		case err != nil:
-		case errors.As(trouble, &died):
+		case died != nil:
 			err = fmt.Errorf("at %s %w", w.what, died)
 		case w.needs && !w.seen, w.feature == featureHTTPClose && !s.works(featureHTTP):
 			continue
@@ -133,8 +136,8 @@ func (s *Source) verdict(wanted []*sighting, refused map[string]error, trouble e
 		}
 		blind = append(blind, f)
 	}
-	if trouble != nil {
-		return fmt.Errorf("%w: %w", ErrUnavailable, trouble)
+	if died != nil {
+		return fmt.Errorf("%w: after all that was to be seen %w", ErrUnavailable, died)
 	}
 	for _, f := range s.features {
 		if f.Err != nil && slices.Contains(essential, f.Name) {

@@ -35,7 +35,7 @@ type threadName struct {
 const (
 	// A thread's name is looked at again after as long as it is known, within these:
 	// servers name their processes and threads when they have begun.
-	minNameAge = time.Second
+	minNameAge = 100 * time.Millisecond
 	maxNameAge = time.Minute
 	// maxThreads bounds the names of a process; beyond it all are looked up again.
 	maxThreads = 4096

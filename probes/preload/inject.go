@@ -85,7 +85,7 @@ func prependShim(value, shim string) string {
 		if n < 0 {
 			end = len(rest)
 		}
-		if isShimName(filepath.Base(rest[at:end])) {
+		if isShim(rest[at:end]) {
 			rest = rest[:at] + rest[min(end+1, len(rest)):]
 			continue
 		}
@@ -95,4 +95,11 @@ func prependShim(value, shim string) string {
 		return shim
 	}
 	return shim + ":" + rest
+}
+
+// isShim reports whether an entry of LD_PRELOAD is a build of the library: by its name,
+// or as the file in memory that Unpack makes as a last resort.
+func isShim(entry string) bool {
+	memory, _ := filepath.Match("/proc/*/fd/*", entry) // the pattern is well-formed
+	return memory || isShimName(filepath.Base(entry))
 }

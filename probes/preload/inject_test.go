@@ -29,6 +29,7 @@ func TestInject(t *testing.T) {
 		{"another build alone", []string{"LD_PRELOAD=" + older}, []string{"LD_PRELOAD=" + shim, ring}},
 		{"another build at the end", []string{"LD_PRELOAD=/a.so:" + older}, []string{"LD_PRELOAD=" + shim + ":/a.so:", ring}},
 		{"the same build", []string{"LD_PRELOAD=" + shim + ":" + shim}, []string{"LD_PRELOAD=" + shim, ring}},
+		{"another build in memory", []string{"LD_PRELOAD=/proc/12/fd/9:/a.so"}, []string{"LD_PRELOAD=" + shim + ":/a.so", ring}},
 		{"a user's library of a like name", []string{"LD_PRELOAD=/a/libtokenscope-tools.so"}, []string{"LD_PRELOAD=" + shim + ":/a/libtokenscope-tools.so", ring}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -80,7 +80,8 @@ func TestLibrary(t *testing.T) {
 		t.Fatal(err)
 	}
 	pid := cmd.Process.Pid
-	w.await("exit", isExit(pid))
+	w.await("exit of the server", isExit(pid))
+	w.await("exit of its child", func(e *capture.Event) bool { return e.Kind == capture.KindExit && int(e.PID) != pid })
 	all := w.all()
 	parent := kinds(all, pid)
 	serve := []capture.Kind{capture.KindOpen, capture.KindRead, capture.KindWrite, capture.KindClose, capture.KindClose}

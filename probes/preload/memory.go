@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"sync/atomic"
 	"unsafe"
 
@@ -75,6 +76,27 @@ func checkHeader(h *ringHeader, fileBytes int64) (int, error) {
 		return 0, fmt.Errorf("its file has %d bytes, not %d", fileBytes, want)
 	}
 	return int(data), nil
+}
+
+// errShortened is why memory that is mapped is not there.
+var errShortened = errors.New("the ring's file has been shortened")
+
+// guarded runs f, which looks at the ring. A file whose size is not sealed may be
+// shortened by anybody who may write to it, and looking at what is gone is a fault; that
+// is made an error, where it would end the process: the supervisor's end would be that of
+// the workload.
+func guarded(f func()) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		v := recover()
+		if _, fault := v.(interface{ Addr() uintptr }); fault { // runtime/debug.SetPanicOnFault
+			err = errShortened
+		} else if v != nil {
+			panic(v)
+		}
+	}()
+	f()
+	return nil
 }
 
 // ErrVersion is the error for a ring of another version of the protocol.

@@ -79,13 +79,23 @@ func TestThreadFate(t *testing.T) {
 	// A thread that spins, one that sleeps in a system call, and one that has ended.
 	tids := make(chan int)
 	var stop atomic.Bool
-	go func() {
+	var spin func()
+	spin = func() {
 		runtime.LockOSThread()
+		if unix.Gettid() == os.Getpid() {
+			// The main thread does not end before the process: take another.
+			go spin()
+			for !stop.Load() {
+				time.Sleep(time.Millisecond)
+			}
+			return
+		}
 		tids <- unix.Gettid()
 		for !stop.Load() {
 		}
 		// Locked: the thread ends with the goroutine.
-	}()
+	}
+	go spin()
 	spinning := uint32(<-tids)
 	var pipe [2]int
 	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {

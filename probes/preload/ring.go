@@ -131,7 +131,8 @@ func (r *Ring) Deactivate() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.header != nil {
-		atomic.StoreUint32(&r.header.Epoch, 0)
+		// After an error there is nobody left who could use the ring.
+		_ = guarded(func() { atomic.StoreUint32(&r.header.Epoch, 0) })
 	}
 }
 

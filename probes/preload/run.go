@@ -4,7 +4,7 @@ package preload
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"runtime/debug"
 	"time"
 	"unsafe"
@@ -57,8 +57,7 @@ type exit struct {
 func (s *Source) Run(ctx context.Context, sink func(*capture.Event)) (err error) {
 	r := &run{Source: s, sink: sink}
 	r.handle = r.take
-	// The ring's file may not be one whose size is sealed. If somebody shortens it, looking
-	// at it is a fault, which is to end this backend, not the process.
+	// As guarded does, but a fault of the sink's own is not the ring's.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer r.recoverFault(&err)
 	r.begin()
@@ -79,7 +78,7 @@ func (r *run) recoverFault(err *error) {
 		return
 	}
 	if f, ok := v.(interface{ Addr() uintptr }); ok && r.holds(f.Addr()) {
-		*err = errors.New("run preload capture: the ring's file has been shortened")
+		*err = fmt.Errorf("run preload capture: %w", errShortened)
 		return
 	}
 	panic(v)

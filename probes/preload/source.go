@@ -61,9 +61,9 @@ func (s *Source) open(f *os.File) error {
 	if s.header, err = mapHeader(f); err != nil {
 		return err
 	}
-	size, err := checkHeader(s.header, st.Size)
-	if err != nil {
-		return fmt.Errorf("ring: %w", err)
+	size := 0
+	if fault := guarded(func() { size, err = checkHeader(s.header, st.Size) }); fault != nil || err != nil {
+		return fmt.Errorf("ring: %w", errors.Join(fault, err))
 	}
 	// Once more, in case that the supervisor did not: see Ring.Reserve.
 	if err := fallocate(f, ringHeaderBytes, int64(size)); err != nil && !errors.Is(err, errors.ErrUnsupported) {
@@ -75,6 +75,11 @@ func (s *Source) open(f *os.File) error {
 	if s.exits, err = newExitWatch(s.options.withoutPidfd); err != nil {
 		return err
 	}
+	return guarded(s.activate)
+}
+
+// activate begins to record.
+func (s *Source) activate() {
 	s.reader = newReader(s.header, s.data, threadFate)
 	s.lost = s.counters()
 	// From now on whoever begins a program writes that; so the list of those that are
@@ -82,7 +87,6 @@ func (s *Source) open(f *os.File) error {
 	s.epoch = nextEpoch(atomic.LoadUint32(&s.header.Epoch))
 	atomic.StoreUint32(&s.header.Epoch, s.epoch)
 	s.adopt()
-	return nil
 }
 
 // nextEpoch is a number that no agent of this ring had before. The last one's is lost
@@ -102,10 +106,12 @@ type Stats struct {
 	TLS, HTTP2, Other uint64
 }
 
-// Stats may be called while Run runs. Its error is always nil, which other backends
-// cannot promise.
+// Stats may be called while Run runs.
 func (s *Source) Stats() (Stats, error) {
-	c := s.counters()
+	var c counters
+	if err := guarded(func() { c = s.counters() }); err != nil {
+		return Stats{}, fmt.Errorf("read counters: %w", err)
+	}
 	return Stats{TLS: c.tls, HTTP2: c.http2, Other: c.other}, nil
 }
 
@@ -136,7 +142,8 @@ func (s *Source) Close() error {
 	s.cover.wait()
 	if s.header != nil {
 		if s.epoch != 0 {
-			atomic.CompareAndSwapUint32(&s.header.Epoch, s.epoch, 0)
+			// After an error nobody can use the ring any more.
+			_ = guarded(func() { atomic.CompareAndSwapUint32(&s.header.Epoch, s.epoch, 0) })
 		}
 		errs = append(errs, unmapHeader(s.header))
 	}

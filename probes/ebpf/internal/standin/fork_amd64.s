@@ -60,10 +60,13 @@ next:
 	JNZ	function
 	MOVQ	step_number(R12), AX
 	SYSCALL
+	MOVQ	step_optional(R12), BX
 	INCQ	R13
 	ADDQ	$step__size, R12
 	TESTQ	AX, AX
 	JNS	next
+	TESTQ	BX, BX
+	JNZ	next
 
 	// The call failed: the exit status says which.
 	MOVQ	$SYS_exit_group, AX

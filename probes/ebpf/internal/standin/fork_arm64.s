@@ -57,9 +57,11 @@ next:
 	CBNZ	R9, function
 	MOVD	step_number(R19), R8
 	SVC
+	MOVD	step_optional(R19), R9
 	ADD	$1, R20
 	ADD	$step__size, R19
 	TBZ	$63, R0, next
+	CBNZ	R9, next
 
 	// The call failed: the exit status says which.
 	MOVD	$SYS_exit_group, R8

@@ -81,7 +81,7 @@ func (p *Process) Received() []byte { return p.script.receivedFrame }
 // *Died, a system call that failed, ctx's.
 func (p *Process) Speak(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
-		return errors.Join(err, p.kill())
+		return p.giveUp(err)
 	}
 	// A deadline that has passed ends reads and writes; no error of it matters.
 	defer context.AfterFunc(ctx, func() { _ = p.conn.SetDeadline(time.Unix(1, 0)) })()
@@ -96,7 +96,7 @@ func (p *Process) Speak(ctx context.Context) error {
 		got = got[:len(got)+n]
 	}
 	if err := p.wait(ctx); err != nil {
-		return errors.Join(err, p.kill())
+		return p.giveUp(err)
 	}
 	switch {
 	case ctx.Err() != nil && rerr != io.EOF:
@@ -144,9 +144,17 @@ func (p *Process) kill() error {
 	ctx, cancel := context.WithTimeout(context.Background(), killLimit)
 	defer cancel()
 	if err := p.wait(ctx); !p.ended {
-		return err
+		return fmt.Errorf("although killed %w", err)
 	}
 	return nil
+}
+
+// giveUp kills the stand-in and adds to the reason, in the same line, if it lives on.
+func (p *Process) giveUp(reason error) error {
+	if err := p.kill(); err != nil {
+		return fmt.Errorf("%w; %w", reason, err)
+	}
+	return reason
 }
 
 // Close ends the stand-in, if it has not ended, and reaps it. It is called once.

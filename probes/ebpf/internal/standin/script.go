@@ -5,6 +5,7 @@ package standin
 import (
 	"crypto/rand"
 	"encoding/binary"
+	"math"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -16,6 +17,7 @@ type step struct {
 	function uintptr // 0: a system call
 	number   uintptr // of the system call
 	args     [3]uintptr
+	optional uintptr // 1: the system call may fail
 }
 
 // The functions that probes are put on; fork_GOARCH.s numbers them by these names.
@@ -108,8 +110,13 @@ func newScript(fd, peer int) *script {
 	for i, st := range []step{
 		// A copy of this process's memory must not lie about as a core file.
 		{number: unix.SYS_PRCTL, args: [3]uintptr{unix.PR_SET_DUMPABLE, 0}},
-		// Else the end of the parent would not end the read below.
-		{number: unix.SYS_CLOSE, args: [3]uintptr{uintptr(peer)}},
+		// All descriptors but its own, which are copies of the parent's: whoever closes
+		// the last copy of a probe's waits in the kernel until it is detached, for
+		// seconds on a busy machine. Linux 5.9; before that it has to be without.
+		{number: unix.SYS_CLOSE_RANGE, args: [3]uintptr{0, connection - 1}, optional: 1},
+		{number: unix.SYS_CLOSE_RANGE, args: [3]uintptr{connection + 1, math.MaxUint32}, optional: 1},
+		// This one in any case, or the end of the parent would not end the read below.
+		{number: unix.SYS_CLOSE, args: [3]uintptr{uintptr(peer)}, optional: 1},
 		{number: unix.SYS_READ, args: [3]uintptr{connection, uintptr(unsafe.Pointer(&s.room)), unsafe.Sizeof(s.room)}},
 		{number: unix.SYS_WRITE, args: [3]uintptr{connection, address(s.answer), uintptr(len(s.answer))}},
 		{number: unix.SYS_WRITEV, args: [3]uintptr{connection, uintptr(unsafe.Pointer(&s.vectors)), uintptr(len(s.vectors))}},

@@ -116,10 +116,10 @@ func TestTrouble(t *testing.T) {
 		}
 	})
 	t.Run("a system call that fails", func(t *testing.T) {
-		s := newScript(-1, -1) // its second step closes a descriptor
+		s := newScript(-1, -1) // its fifth step reads from a descriptor
 		p := started(t, s)
-		if err := p.Speak(t.Context()); err == nil || !strings.Contains(err.Error(), "step 2") {
-			t.Errorf("Speak() = %v; want the second step to fail", err)
+		if err := p.Speak(t.Context()); err == nil || !strings.Contains(err.Error(), "step 5") {
+			t.Errorf("Speak() = %v; want the fifth step to fail", err)
 		}
 	})
 	t.Run("no end", func(t *testing.T) {
@@ -152,6 +152,20 @@ func started(t *testing.T, s *script) *Process {
 		}
 	})
 	return p
+}
+
+// TestDescriptors wants a stand-in to hold none but its own.
+func TestDescriptors(t *testing.T) {
+	p, _ := begin(t)
+	for deadline := time.Now().Add(limit); ; time.Sleep(time.Millisecond) {
+		fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.PID))
+		if err == nil && len(fds) == 1 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("it holds %v, %v", fds, err)
+		}
+	}
 }
 
 // TestParentDies wants a stand-in that waits to end with the process that made it.
