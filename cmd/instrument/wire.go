@@ -49,6 +49,7 @@ func observe(ctx context.Context, s *settings.Settings, workload string) error {
 	otlp.SetLog(log)
 	return agent.Run(ctx, agent.Options{
 		Backend:      agent.Backend(s.Capture),
+		Start:        supervise.AgentStart(),
 		Preload:      preload.Options{Root: os.Getppid(), Log: log},
 		Ebpf:         ebpf.Options{Root: os.Getppid(), HeadBytes: s.HeadBytes, TailBytes: s.TailBytes, FrameBytes: s.FrameBytes, RingBytes: s.RingBytes, Log: log},
 		Export:       export(s, workload),

@@ -36,6 +36,8 @@ type Options struct {
 	Backend Backend
 	Ebpf    ebpf.Options
 	Preload preload.Options
+	// Start says which of its supervisor's agents this is; see supervise.AgentStart.
+	Start int
 	// Export says where spans go. Its resource also describes a recording.
 	Export otlp.Config
 	// Record is the file of a recording, "" for none; Content keeps message content in it.
@@ -150,7 +152,7 @@ func (a *agent) openRecording() {
 	if !a.o.Content {
 		clean = redact.New().Event
 	}
-	w, err := capture.NewWriter(recordingPath(a.o.Record, supervise.AgentStart()), h, clean)
+	w, err := capture.NewWriter(recordingPath(a.o.Record, a.o.Start), h, clean)
 	if err != nil {
 		a.o.Log.Error("nothing is recorded", "error", err)
 		return

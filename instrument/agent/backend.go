@@ -32,20 +32,7 @@ type backends struct {
 
 func (o *Options) backends() backends {
 	return backends{
-		ebpf: func(ctx context.Context) (capture.Source, error) {
-			s, err := ebpf.Open(o.Ebpf)
-			if err != nil {
-				return nil, err
-			}
-			// Asked for by name it does what it can, and says what it cannot.
-			if o.Backend != BackendAuto {
-				return s, nil
-			}
-			if err := s.SelfTest(ctx); err != nil {
-				return nil, errors.Join(err, s.Close())
-			}
-			return s, nil
-		},
+		ebpf: o.openEBPF,
 		preload: func(ring *os.File) (capture.Source, error) {
 			s, err := preload.Open(ring, o.Preload)
 			if err != nil {
@@ -54,6 +41,33 @@ func (o *Options) backends() backends {
 			return s, nil
 		},
 	}
+}
+
+// openEBPF opens the eBPF backend and has it prove that it sees.
+func (o *Options) openEBPF(ctx context.Context) (capture.Source, error) {
+	s, err := ebpf.Open(o.Ebpf)
+	if err != nil {
+		return nil, err
+	}
+	if o.Start > 1 {
+		return s, nil // an agent before this one has had the answer
+	}
+	err = s.SelfTest(ctx)
+	switch {
+	case err == nil:
+	case o.Backend == BackendEBPF && !ebpf.Kills(err):
+		// Asked for by name it does what it can.
+		o.Log.Warn("eBPF does not see all that it should", "error", withCure(err))
+	default:
+		// Beside: taking probes off takes the kernel a second, and the server waits for us.
+		go func() {
+			if cerr := s.Close(); cerr != nil {
+				o.Log.Debug("close eBPF", "error", cerr)
+			}
+		}()
+		return nil, err
+	}
+	return s, nil
 }
 
 // shimSide is what a supervise.AgentSide knows of the shim.

@@ -44,6 +44,13 @@ func (s *Source) SelfTest(ctx context.Context) error {
 	return nil
 }
 
+// Kills reports whether the error of a SelfTest says that a probe has killed the test
+// process: it would kill a server as well.
+func Kills(err error) bool {
+	var died *standin.Died
+	return errors.As(err, &died)
+}
+
 // testTrace is what a self-test has left in the ring: the records of one process
 // before a position. Behind it the pid may be another's.
 type testTrace struct {
