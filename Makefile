@@ -91,7 +91,7 @@ dist: ## make everything that is released into dist/: wheels, tar.gz, .deb, imag
 	$(GO) -C installer/dist run . --root '$(CURDIR)' --out '$(CURDIR)/dist' --version '$(VERSION)' --ldflags '$(LDFLAGS)'
 
 .PHONY: dist-check
-dist-check: ## make HEAD's release from two clones and compare (about four minutes)
+dist-check: ## make HEAD's release from two clones and compare (some minutes)
 	installer/dist/check.sh
 
 .PHONY: dist-test

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/tokenscope/tokenscope/probes/capture"
 )
 
@@ -28,7 +26,7 @@ func (s *fakeSide) Shim() *os.File { return s.ring }
 func (s *fakeSide) NoShim() error  { s.needless = true; return nil }
 
 func TestOpenSource(t *testing.T) {
-	refused := unix.EPERM
+	refused := errors.New("load programs: no BTF")
 	broken := errors.New("the ring has another version")
 	for _, c := range []struct {
 		name          string
@@ -41,13 +39,13 @@ func TestOpenSource(t *testing.T) {
 	}{
 		{name: "auto, eBPF sees", want: BackendAuto, source: "ebpf", needless: true, words: []string{"watching by eBPF"}},
 		{name: "auto, eBPF is refused", want: BackendAuto, ebpf: refused, source: "preload",
-			words: []string{"by the preloaded library, because eBPF does not work here", "operation not permitted", "CAP_BPF"}},
+			words: []string{"by the preloaded library, because eBPF does not work here", "no BTF", "CONFIG_DEBUG_INFO_BTF"}},
 		{name: "auto, neither", want: BackendAuto, ebpf: refused, preload: broken,
-			words: []string{"operation not permitted", "CAP_BPF", "nor by the preloaded library", "another version"}},
+			words: []string{"no BTF", "CONFIG_DEBUG_INFO_BTF", "nor by the preloaded library", "another version"}},
 		{name: "auto, restarted where eBPF watched", want: BackendAuto, ebpf: refused, noRing: true,
-			words: []string{"operation not permitted", "the workload runs without it"}},
+			words: []string{"no BTF", "the workload runs without it"}},
 		{name: "eBPF, sees", want: BackendEBPF, source: "ebpf", needless: true, words: []string{"as asked for"}},
-		{name: "eBPF, is refused", want: BackendEBPF, ebpf: refused, words: []string{"operation not permitted", "CAP_BPF"}},
+		{name: "eBPF, is refused", want: BackendEBPF, ebpf: refused, words: []string{"no BTF", "CONFIG_DEBUG_INFO_BTF"}},
 		{name: "preload", want: BackendPreload, source: "preload", words: []string{"as asked for"}},
 		{name: "preload, no ring", want: BackendPreload, noRing: true, words: []string{"the workload runs without it"}},
 		{name: "preload, broken ring", want: BackendPreload, preload: broken, words: []string{"another version"}},
