@@ -1,0 +1,5 @@
+package preload
+
+// What go generate runs here.
+
+//go:generate ./gen.sh
