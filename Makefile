@@ -54,6 +54,10 @@ test: ## unit and replay tests: no privileges, no vLLM, no network once modules 
 e2e: ## end-to-end tests with a real vLLM and a real Collector (root; sets both up; about 10 minutes)
 	$(GO) test -tags e2e -count=1 -timeout 40m $(TESTFLAGS) ./instrument/e2e
 
+.PHONY: places
+places: ## tests in throw-away roots (old and new glibc, musl) and the shapes of the examples' containers (root)
+	$(GO) test -tags e2e -count=1 -timeout 20m $(TESTFLAGS) ./bootstrap/... ./examples/...
+
 .PHONY: bench
 bench: ## benchmarks, with allocations (BENCH=pattern, PACKAGES=./…)
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem $(TESTFLAGS) $(PACKAGES)
@@ -72,7 +76,7 @@ fuzz: ## every fuzz target for FUZZTIME (default 10s) each
 lint: ## gofmt, go vet (end-to-end tests included), staticcheck, shell syntax
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; }
 	$(GO) vet ./...
-	$(GO) vet -tags e2e ./instrument/e2e
+	$(GO) vet -tags e2e ./...
 	$(GO) run $(STATICCHECK) ./...
 	$(GO) -C installer/dist vet -tags e2e ./...
 	$(GO) -C installer/dist run $(STATICCHECK) -tags e2e ./...
@@ -116,6 +120,7 @@ generate: $(ZIG_ENV)/bin/python ## make the committed generated files again (ins
 .PHONY: check-generated
 check-generated: $(ZIG_ENV)/bin/python ## fail where a committed generated file is not what its source gives
 	PYTHON="$(ZIG_ENV)/bin/python" probes/ebpf/gen.sh --check
+	PYTHON="$(ZIG_ENV)/bin/python" probes/preload/gen.sh --check
 
 ##@ Other
 

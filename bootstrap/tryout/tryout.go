@@ -9,6 +9,7 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -202,7 +203,10 @@ func (f *folders) shown(library string) string {
 func (f *folders) remove() error {
 	var errs []error
 	for _, path := range f.paths {
-		errs = append(errs, os.RemoveAll(path))
+		// In a folder that may not even be entered nothing was made.
+		if err := os.RemoveAll(path); err != nil && !errors.Is(err, fs.ErrPermission) {
+			errs = append(errs, err)
+		}
 	}
 	for _, path := range f.made {
 		_ = os.Remove(path) // it is another's by now if something is in it
