@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -57,8 +58,9 @@ func TestLife(t *testing.T) {
 			}
 			r.want(0, "installed under /usr/local: version "+version, "/mnt/bootstrap", "-a", "install")
 			installed := r.changed()
-			if len(installed) != 5 {
-				t.Errorf("install has written %q; want two programs, a link, a library and a manifest", installed)
+			files := slices.DeleteFunc(slices.Clone(installed), func(name string) bool { return strings.HasSuffix(name, "/") })
+			if len(files) != 5 {
+				t.Errorf("install has written %q; want two programs, a link, a library and a manifest", files)
 			}
 			r.want(0, "already installed under /usr/local", "/mnt/bootstrap", "-a", "install")
 			r.want(0, "already installed under /usr/local", "bootstrap", "-a", "install")

@@ -146,11 +146,11 @@ func musl(t *testing.T) string {
 	if err := os.WriteFile(loader, data, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	// It is called "true" too: a program that is everywhere, for the check.
 	server := filepath.Join(root, "usr/bin/server")
 	if out, err := exec.Command(compiler, "-O1", "-o", server, "testdata/server.c").CombinedOutput(); err != nil {
 		t.Fatalf("compile server: %v\n%s", err, out)
 	}
+	// Nearly every root has a program of this name, by which check tries the library.
 	if err := os.Link(server, filepath.Join(root, "usr/bin/true")); err != nil {
 		t.Fatal(err)
 	}
@@ -169,16 +169,23 @@ func empty(t *testing.T) string {
 	return root
 }
 
-// changed lists the files of an overlay's upper half: what was written, and, as devices,
-// what was removed. Folders are there also where only something in them changed.
+// changed lists the files of an overlay's upper half, which were written or, as devices,
+// removed, and the folders that are only there: one that the lower half has too was merely
+// passed through.
 func (r *root) changed() []string {
 	r.t.Helper()
 	var files []string
 	err := filepath.WalkDir(filepath.Join(r.dir, "upper"), func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
+		if err != nil {
 			return err
 		}
 		name, _ := filepath.Rel(filepath.Join(r.dir, "upper"), path)
+		if d.IsDir() {
+			if _, err := os.Lstat(filepath.Join(r.lower, name)); err == nil {
+				return nil
+			}
+			name += "/"
+		}
 		files = append(files, name)
 		return nil
 	})

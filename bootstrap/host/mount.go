@@ -27,12 +27,15 @@ func (m Mount) Has(option string) bool {
 
 // Mounts lists the mounts that this process sees, in the order in which they were made.
 func (v View) Mounts() ([]Mount, error) {
-	r := v.read("/proc/self/mountinfo")
-	if r.Err != nil {
-		return nil, r.Err
+	data, err := readLimited(v.path("/proc/self/mountinfo"), maxMountBytes)
+	if err != nil {
+		return nil, err
 	}
-	return parseMounts(r.Text), nil
+	return parseMounts(string(data)), nil
 }
+
+// maxMountBytes holds those of a node with fifty thousand mounts.
+const maxMountBytes = 16 << 20
 
 // parseMounts reads mountinfo: id, parent, device, root, point, options, optional
 // fields, "-", type, source, options of the file system. Lines of another form are

@@ -4,6 +4,9 @@
  * connections. Each looks whether the descriptor is of interest, makes the real call,
  * and tells what moved; its time is that of the return, as with eBPF.
  *
+ * What a caller gives is looked at only after the kernel has taken it for good, and no
+ * further than the bytes that moved: a bad address is the kernel's to refuse.
+ *
  * The forms that callers compiled with _FORTIFY_SOURCE use (__read_chk, …) exist in
  * glibc alone; there the compiler's bound is checked by the real one.
  */
@@ -13,85 +16,141 @@
 #include "shim.h"
 
 #define RECEIVE_FLAGS (MSG_PEEK | MSG_OOB | MSG_ERRQUEUE) /* not, or not only, the stream */
+/* TCP throws away what is read with MSG_TRUNC, and gives its length (tcp(7)). */
+#define UNREADABLE    MSG_TRUNC
 
-#define DECLARE(type, name, ...)          \
-	PUBLIC type name(__VA_ARGS__);    \
+#define WRAP(type, name, ...)                    \
+	PUBLIC type name(__VA_ARGS__);           \
 	static type (*real_##name)(__VA_ARGS__); \
 	PUBLIC type name(__VA_ARGS__)
 
-/* Makes a real call on one buffer, and tells of it. */
-#define FLAT(fd, base, n, is_write, wanted, real_call)                                \
-	do {                                                                          \
-		uint64_t number_;                                                     \
-		ssize_t result_;                                                      \
-		if (!(wanted) || !followed(fd, &number_))                             \
-			return real_call;                                             \
-		result_ = real_call;                                                  \
-		{                                                                     \
-			struct iovec v_ = { (void *)(base), result_ > 0 ? (size_t)result_ : 0 }; \
-			struct call c_ = { &v_, 1, n, is_write };                     \
-			moved(fd, number_, result_, &c_);                             \
-		}                                                                     \
-		return result_;                                                       \
-	} while (0)
+/* Tells what a real call on one buffer has moved. */
+static ssize_t flat(int fd, uint64_t number, ssize_t result, const void *b, size_t asked, int writes, int flags)
+{
+	size_t n = result > 0 ? (size_t)result : 0;
+	struct iovec v = { (void *)b, n < asked ? n : asked };
+	struct call c = { &v, !(flags & UNREADABLE) || writes, asked, writes };
 
-/* The same on a list of buffers. */
-#define VECTOR(fd, list, n, is_write, wanted, real_call)                      \
-	do {                                                                  \
-		uint64_t number_;                                             \
-		ssize_t result_;                                              \
-		if (!(wanted) || !followed(fd, &number_))                     \
-			return real_call;                                     \
-		result_ = real_call;                                          \
-		{                                                             \
-			struct call c_ = { list, (size_t)(n), 1, is_write };  \
-			moved(fd, number_, result_, &c_);                     \
-		}                                                             \
-		return result_;                                               \
-	} while (0)
+	moved(fd, number, result, &c);
+	return result;
+}
 
-DECLARE(ssize_t, read, int fd, void *b, size_t n) { FLAT(fd, b, n, 0, 1, REAL(read)(fd, b, n)); }
-DECLARE(ssize_t, write, int fd, const void *b, size_t n) { FLAT(fd, b, n, 1, 1, REAL(write)(fd, b, n)); }
-DECLARE(ssize_t, recv, int fd, void *b, size_t n, int f)
+/* The same of a list of buffers. */
+static ssize_t list(int fd, uint64_t number, ssize_t result, const struct iovec *v, size_t count, int writes, int flags)
 {
-	FLAT(fd, b, n, 0, !(f & RECEIVE_FLAGS), REAL(recv)(fd, b, n, f));
+	struct call c = { v, (flags & UNREADABLE) && !writes ? 0 : count, 1, writes };
+
+	moved(fd, number, result, &c);
+	return result;
 }
-DECLARE(ssize_t, send, int fd, const void *b, size_t n, int f)
+
+WRAP(ssize_t, read, int fd, void *b, size_t n)
 {
-	FLAT(fd, b, n, 1, !(f & MSG_OOB), REAL(send)(fd, b, n, f));
+	uint64_t number;
+
+	if (!followed(fd, &number))
+		return REAL(read)(fd, b, n);
+	return flat(fd, number, REAL(read)(fd, b, n), b, n, 0, 0);
 }
-DECLARE(ssize_t, recvfrom, int fd, void *b, size_t n, int f, struct sockaddr *a, socklen_t *l)
+
+WRAP(ssize_t, write, int fd, const void *b, size_t n)
 {
-	FLAT(fd, b, n, 0, !(f & RECEIVE_FLAGS), REAL(recvfrom)(fd, b, n, f, a, l));
+	uint64_t number;
+
+	if (!followed(fd, &number))
+		return REAL(write)(fd, b, n);
+	return flat(fd, number, REAL(write)(fd, b, n), b, n, 1, 0);
 }
-DECLARE(ssize_t, sendto, int fd, const void *b, size_t n, int f, const struct sockaddr *a, socklen_t l)
+
+WRAP(ssize_t, recv, int fd, void *b, size_t n, int f)
 {
-	FLAT(fd, b, n, 1, !(f & MSG_OOB), REAL(sendto)(fd, b, n, f, a, l));
+	uint64_t number;
+
+	if ((f & RECEIVE_FLAGS) || !followed(fd, &number))
+		return REAL(recv)(fd, b, n, f);
+	return flat(fd, number, REAL(recv)(fd, b, n, f), b, n, 0, f);
 }
-DECLARE(ssize_t, readv, int fd, const struct iovec *v, int n) { VECTOR(fd, v, n, 0, 1, REAL(readv)(fd, v, n)); }
-DECLARE(ssize_t, writev, int fd, const struct iovec *v, int n) { VECTOR(fd, v, n, 1, 1, REAL(writev)(fd, v, n)); }
-DECLARE(ssize_t, recvmsg, int fd, struct msghdr *m, int f)
+
+WRAP(ssize_t, send, int fd, const void *b, size_t n, int f)
 {
-	VECTOR(fd, m->msg_iov, m->msg_iovlen, 0, !(f & RECEIVE_FLAGS), REAL(recvmsg)(fd, m, f));
+	uint64_t number;
+
+	if ((f & MSG_OOB) || !followed(fd, &number))
+		return REAL(send)(fd, b, n, f);
+	return flat(fd, number, REAL(send)(fd, b, n, f), b, n, 1, f);
 }
-DECLARE(ssize_t, sendmsg, int fd, const struct msghdr *m, int f)
+
+WRAP(ssize_t, recvfrom, int fd, void *b, size_t n, int f, struct sockaddr *a, socklen_t *l)
 {
-	VECTOR(fd, m->msg_iov, m->msg_iovlen, 1, !(f & MSG_OOB), REAL(sendmsg)(fd, m, f));
+	uint64_t number;
+
+	if ((f & RECEIVE_FLAGS) || !followed(fd, &number))
+		return REAL(recvfrom)(fd, b, n, f, a, l);
+	return flat(fd, number, REAL(recvfrom)(fd, b, n, f, a, l), b, n, 0, f);
+}
+
+WRAP(ssize_t, sendto, int fd, const void *b, size_t n, int f, const struct sockaddr *a, socklen_t l)
+{
+	uint64_t number;
+
+	if ((f & MSG_OOB) || !followed(fd, &number))
+		return REAL(sendto)(fd, b, n, f, a, l);
+	return flat(fd, number, REAL(sendto)(fd, b, n, f, a, l), b, n, 1, f);
+}
+
+WRAP(ssize_t, readv, int fd, const struct iovec *v, int n)
+{
+	uint64_t number;
+
+	if (!followed(fd, &number))
+		return REAL(readv)(fd, v, n);
+	return list(fd, number, REAL(readv)(fd, v, n), v, n, 0, 0);
+}
+
+WRAP(ssize_t, writev, int fd, const struct iovec *v, int n)
+{
+	uint64_t number;
+
+	if (!followed(fd, &number))
+		return REAL(writev)(fd, v, n);
+	return list(fd, number, REAL(writev)(fd, v, n), v, n, 1, 0);
+}
+
+WRAP(ssize_t, recvmsg, int fd, struct msghdr *m, int f)
+{
+	uint64_t number;
+	ssize_t got;
+
+	if ((f & RECEIVE_FLAGS) || !followed(fd, &number))
+		return REAL(recvmsg)(fd, m, f);
+	got = REAL(recvmsg)(fd, m, f);
+	return list(fd, number, got, got > 0 ? m->msg_iov : NULL, got > 0 ? m->msg_iovlen : 0, 0, f);
+}
+
+WRAP(ssize_t, sendmsg, int fd, const struct msghdr *m, int f)
+{
+	uint64_t number;
+	ssize_t sent;
+
+	if ((f & MSG_OOB) || !followed(fd, &number))
+		return REAL(sendmsg)(fd, m, f);
+	sent = REAL(sendmsg)(fd, m, f);
+	return list(fd, number, sent, sent > 0 ? m->msg_iov : NULL, sent > 0 ? m->msg_iovlen : 0, 1, f);
 }
 
 /* One event a message, as if they had been sent or received one by one. */
-static void moved_messages(int fd, uint64_t number, struct mmsghdr *m, int count, int writes)
+static int messages(int fd, uint64_t number, int result, const struct mmsghdr *m, int writes, int flags)
 {
 	int i;
 
-	for (i = 0; i < count; i++) {
-		struct call c = { m[i].msg_hdr.msg_iov, m[i].msg_hdr.msg_iovlen, 1, writes };
-
-		moved(fd, number, m[i].msg_len, &c);
-	}
+	if (result <= 0)
+		list(fd, number, -1, NULL, 0, writes, flags);
+	for (i = 0; i < result; i++)
+		list(fd, number, m[i].msg_len, m[i].msg_hdr.msg_iov, m[i].msg_hdr.msg_iovlen, writes, flags);
+	return result;
 }
 
-DECLARE(int, recvmmsg, int fd, struct mmsghdr *m, unsigned n, int f, struct timespec *t)
+WRAP(int, recvmmsg, int fd, struct mmsghdr *m, unsigned n, int f, struct timespec *t)
 {
 	uint64_t number;
 	int got;
@@ -99,11 +158,10 @@ DECLARE(int, recvmmsg, int fd, struct mmsghdr *m, unsigned n, int f, struct time
 	if ((f & RECEIVE_FLAGS) || !followed(fd, &number))
 		return REAL(recvmmsg)(fd, m, n, f, t);
 	got = REAL(recvmmsg)(fd, m, n, f, t);
-	moved_messages(fd, number, m, got, 0);
-	return got;
+	return got ? messages(fd, number, got, m, 0, f) : 0;
 }
 
-DECLARE(int, sendmmsg, int fd, struct mmsghdr *m, unsigned n, int f)
+WRAP(int, sendmmsg, int fd, struct mmsghdr *m, unsigned n, int f)
 {
 	uint64_t number;
 	int sent;
@@ -111,24 +169,37 @@ DECLARE(int, sendmmsg, int fd, struct mmsghdr *m, unsigned n, int f)
 	if ((f & MSG_OOB) || !followed(fd, &number))
 		return REAL(sendmmsg)(fd, m, n, f);
 	sent = REAL(sendmmsg)(fd, m, n, f);
-	moved_messages(fd, number, m, sent, 1);
-	return sent;
+	return sent ? messages(fd, number, sent, m, 1, f) : 0;
 }
 
-DECLARE(ssize_t, __read_chk, int fd, void *b, size_t n, size_t room)
+WRAP(ssize_t, __read_chk, int fd, void *b, size_t n, size_t room)
 {
-	FLAT(fd, b, n, 0, 1, REAL(__read_chk)(fd, b, n, room));
-}
-DECLARE(ssize_t, __recv_chk, int fd, void *b, size_t n, size_t room, int f)
-{
-	FLAT(fd, b, n, 0, !(f & RECEIVE_FLAGS), REAL(__recv_chk)(fd, b, n, room, f));
-}
-DECLARE(ssize_t, __recvfrom_chk, int fd, void *b, size_t n, size_t room, int f, struct sockaddr *a, socklen_t *l)
-{
-	FLAT(fd, b, n, 0, !(f & RECEIVE_FLAGS), REAL(__recvfrom_chk)(fd, b, n, room, f, a, l));
+	uint64_t number;
+
+	if (!followed(fd, &number))
+		return REAL(__read_chk)(fd, b, n, room);
+	return flat(fd, number, REAL(__read_chk)(fd, b, n, room), b, n, 0, 0);
 }
 
-DECLARE(int, accept, int fd, struct sockaddr *a, socklen_t *l)
+WRAP(ssize_t, __recv_chk, int fd, void *b, size_t n, size_t room, int f)
+{
+	uint64_t number;
+
+	if ((f & RECEIVE_FLAGS) || !followed(fd, &number))
+		return REAL(__recv_chk)(fd, b, n, room, f);
+	return flat(fd, number, REAL(__recv_chk)(fd, b, n, room, f), b, n, 0, f);
+}
+
+WRAP(ssize_t, __recvfrom_chk, int fd, void *b, size_t n, size_t room, int f, struct sockaddr *a, socklen_t *l)
+{
+	uint64_t number;
+
+	if ((f & RECEIVE_FLAGS) || !followed(fd, &number))
+		return REAL(__recvfrom_chk)(fd, b, n, room, f, a, l);
+	return flat(fd, number, REAL(__recvfrom_chk)(fd, b, n, room, f, a, l), b, n, 0, f);
+}
+
+WRAP(int, accept, int fd, struct sockaddr *a, socklen_t *l)
 {
 	int got = REAL(accept)(fd, a, l);
 
@@ -136,7 +207,8 @@ DECLARE(int, accept, int fd, struct sockaddr *a, socklen_t *l)
 		accepted(got);
 	return got;
 }
-DECLARE(int, accept4, int fd, struct sockaddr *a, socklen_t *l, int f)
+
+WRAP(int, accept4, int fd, struct sockaddr *a, socklen_t *l, int f)
 {
 	int got = REAL(accept4)(fd, a, l, f);
 
@@ -144,166 +216,62 @@ DECLARE(int, accept4, int fd, struct sockaddr *a, socklen_t *l, int f)
 		accepted(got);
 	return got;
 }
-DECLARE(int, close, int fd)
+
+WRAP(int, close, int fd)
 {
 	closing(fd);
 	return REAL(close)(fd);
 }
-DECLARE(int, shutdown, int fd, int how)
+
+WRAP(int, shutdown, int fd, int how)
 {
 	shutting_down(fd, how);
 	return REAL(shutdown)(fd, how);
 }
-DECLARE(int, dup2, int fd, int to)
+
+WRAP(int, dup2, int fd, int to)
 {
-	if (fd != to)
-		closing(to);
+	closing_replaced(to, fd);
 	return REAL(dup2)(fd, to);
 }
-DECLARE(int, dup3, int fd, int to, int f)
+
+WRAP(int, dup3, int fd, int to, int f)
 {
-	if (fd != to)
-		closing(to);
+	closing_replaced(to, fd);
 	return REAL(dup3)(fd, to, f);
 }
 
-/* glibc 2.34 and later; where libc has none, nobody that was linked with it calls it. */
+#ifndef SYS_close_range
+#define SYS_close_range 436
+#endif
 #define CLOSE_RANGE_CLOEXEC 4
-DECLARE(int, close_range, unsigned first, unsigned last, int f)
+
+/* glibc 2.34 and later. A program may ask whether it is there, and finds ours; so the
+ * system call stands in where libc has none. (closefrom, which nobody calls on
+ * descriptors that are in use, is not wrapped for the same reason.) */
+WRAP(int, close_range, unsigned first, unsigned last, int f)
 {
+	int (*real)(unsigned, unsigned, int) = REAL(close_range);
+	long r;
+
 	if (!(f & CLOSE_RANGE_CLOEXEC))
 		closing_range(first, last);
-	if (REAL(close_range))
-		return REAL(close_range)(first, last, f);
-	errno = ENOSYS;
+	if (real)
+		return real(first, last, f);
+	r = raw3(SYS_close_range, first, last, f);
+	if (r >= 0)
+		return r;
+	errno = -r;
 	return -1;
 }
-DECLARE(void, closefrom, int first)
-{
-	closing_range(first < 0 ? 0 : first, MAX_FDS - 1);
-	if (REAL(closefrom))
-		REAL(closefrom)(first);
-}
 
-/*
- * libuv closes its sockets by syscall(SYS_close), and some builds accept so. The entry
- * (syscall_entry in syscall.S's place below) sends only the numbers here that are listed there.
- */
-__attribute__((visibility("hidden"))) long tokenscope_syscall(long n, long a, long b, long c, long d, long e, long f)
+void find_functions(void)
 {
-	switch (n) {
-	case SYS_close:
-		return close(a);
-#ifdef SYS_accept
-	case SYS_accept:
-		return accept(a, (struct sockaddr *)b, (socklen_t *)c);
-#endif
-	case SYS_accept4:
-		return accept4(a, (struct sockaddr *)b, (socklen_t *)c, d);
-	case SYS_shutdown:
-		return shutdown(a, b);
-#ifdef SYS_dup2
-	case SYS_dup2:
-		return dup2(a, b);
-#endif
-	case SYS_dup3:
-		return dup3(a, b, c);
-	}
-	n = raw(n, a, b, c, d, e, f);
-	if (n < 0 && n > -4096) {
-		errno = -n;
-		return -1;
-	}
-	return n;
+	(void)REAL(read), (void)REAL(write), (void)REAL(recv), (void)REAL(send);
+	(void)REAL(recvfrom), (void)REAL(sendto), (void)REAL(readv), (void)REAL(writev);
+	(void)REAL(recvmsg), (void)REAL(sendmsg), (void)REAL(recvmmsg), (void)REAL(sendmmsg);
+	(void)REAL(__read_chk), (void)REAL(__recv_chk), (void)REAL(__recvfrom_chk);
+	(void)REAL(accept), (void)REAL(accept4), (void)REAL(close), (void)REAL(shutdown);
+	(void)REAL(dup2), (void)REAL(dup3), (void)REAL(close_range);
+	tokenscope_find_syscall();
 }
-__attribute__((visibility("hidden"))) long (*tokenscope_real_syscall)(long, ...);
-
-__attribute__((visibility("hidden"))) void tokenscope_find_syscall(void)
-{
-	store(&tokenscope_real_syscall, (long (*)(long, ...))next_function("syscall"));
-}
-
-/*
- * syscall itself goes on to the real one with every register as it was, since nobody
- * can say what a system call makes of them (clone returns twice, on another stack).
- */
-#if defined(__x86_64__)
-__asm__(".text\n"
-	".globl syscall\n"
-	".type syscall, @function\n"
-	"syscall:\n"
-	"	endbr64\n"
-	"	cmpq $3, %rdi\n" /* close */
-	"	je tokenscope_syscall\n"
-	"	cmpq $43, %rdi\n" /* accept */
-	"	je tokenscope_syscall\n"
-	"	cmpq $288, %rdi\n" /* accept4 */
-	"	je tokenscope_syscall\n"
-	"	cmpq $48, %rdi\n" /* shutdown */
-	"	je tokenscope_syscall\n"
-	"	cmpq $33, %rdi\n" /* dup2 */
-	"	je tokenscope_syscall\n"
-	"	cmpq $292, %rdi\n" /* dup3 */
-	"	je tokenscope_syscall\n"
-	"	movq tokenscope_real_syscall(%rip), %rax\n"
-	"	testq %rax, %rax\n"
-	"	je 1f\n"
-	"	jmp *%rax\n"
-	"1:	pushq %rdi\n"
-	"	pushq %rsi\n"
-	"	pushq %rdx\n"
-	"	pushq %rcx\n"
-	"	pushq %r8\n"
-	"	pushq %r9\n"
-	"	subq $8, %rsp\n"
-	"	call tokenscope_find_syscall\n"
-	"	addq $8, %rsp\n"
-	"	popq %r9\n"
-	"	popq %r8\n"
-	"	popq %rcx\n"
-	"	popq %rdx\n"
-	"	popq %rsi\n"
-	"	popq %rdi\n"
-	"	movq tokenscope_real_syscall(%rip), %rax\n"
-	"	testq %rax, %rax\n"
-	"	je tokenscope_syscall\n"
-	"	jmp *%rax\n"
-	".size syscall, .-syscall\n");
-#elif defined(__aarch64__)
-__asm__(".text\n"
-	".globl syscall\n"
-	".type syscall, %function\n"
-	"syscall:\n"
-	"	hint #34\n" /* bti c */
-	"	cmp x0, #57\n" /* close */
-	"	b.eq 2f\n"
-	"	cmp x0, #202\n" /* accept */
-	"	b.eq 2f\n"
-	"	cmp x0, #242\n" /* accept4 */
-	"	b.eq 2f\n"
-	"	cmp x0, #210\n" /* shutdown */
-	"	b.eq 2f\n"
-	"	cmp x0, #24\n" /* dup3 */
-	"	b.eq 2f\n"
-	"	adrp x16, tokenscope_real_syscall\n"
-	"	ldr x16, [x16, :lo12:tokenscope_real_syscall]\n"
-	"	cbz x16, 1f\n"
-	"	br x16\n"
-	"1:	stp x0, x1, [sp, #-80]!\n"
-	"	stp x2, x3, [sp, #16]\n"
-	"	stp x4, x5, [sp, #32]\n"
-	"	stp x6, x7, [sp, #48]\n"
-	"	str x30, [sp, #64]\n"
-	"	bl tokenscope_find_syscall\n"
-	"	ldr x30, [sp, #64]\n"
-	"	ldp x6, x7, [sp, #48]\n"
-	"	ldp x4, x5, [sp, #32]\n"
-	"	ldp x2, x3, [sp, #16]\n"
-	"	ldp x0, x1, [sp], #80\n"
-	"	adrp x16, tokenscope_real_syscall\n"
-	"	ldr x16, [x16, :lo12:tokenscope_real_syscall]\n"
-	"	cbz x16, 2f\n"
-	"	br x16\n"
-	"2:	b tokenscope_syscall\n"
-	".size syscall, .-syscall\n");
-#endif

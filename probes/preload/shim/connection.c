@@ -14,8 +14,11 @@
  * A connection whose accept was not seen enters at its first read. A descriptor that
  * was closed in a way that we do not see, and is used again, is taken for what it was
  * until accept or close says otherwise.
+ *
+ * Whoever changes the state of a connection does so by compare-and-swap, so that of two
+ * threads one tells what has happened; the other's event is not told, and counted.
  */
-#include <netinet/in.h>
+#include <fcntl.h>
 #include <sys/socket.h>
 
 #include "raw.h"
@@ -28,7 +31,8 @@ static struct connection *of_fd(int fd)
 	return s && (unsigned)fd < MAX_FDS ? &s->fds[fd] : NULL;
 }
 
-static void forget(struct connection *c, uint32_t become)
+/* Empties what is known of a connection, but for its state, which says so. */
+static void empty(struct connection *c)
 {
 	store(&c->number, 0);
 	store(&c->reads, 0);
@@ -37,11 +41,35 @@ static void forget(struct connection *c, uint32_t become)
 	store(&c->prefix_len, 0);
 	store(&c->peer_closed, 0);
 	store(&c->port, 0);
-	store_release(&c->state, become);
 }
 
-/* Makes a connection that an earlier agent knew, or none did, a new one. */
-static uint32_t current(struct connection *c, const struct ring_header *h)
+void forget(struct connection *c)
+{
+	empty(c);
+	store_release(&c->state, UNKNOWN);
+}
+
+static void name(struct connection *c, uint64_t number)
+{
+	store(&c->reads, number << SEQ_BITS);
+	store(&c->writes, number << SEQ_BITS);
+	store(&c->number, number);
+}
+
+/* The next sequence number of a direction; 0 if the connection is another by now. */
+static uint64_t next_seq(uint64_t *last, uint64_t number)
+{
+	uint64_t was = load(last);
+
+	do {
+		if (was >> SEQ_BITS != (number << SEQ_BITS) >> SEQ_BITS)
+			return 0;
+	} while (!cas(last, &was, was + 1));
+	return SEQ(was + 1);
+}
+
+/* A connection's state; one that an earlier agent knew, or none did, is made a new one. */
+uint32_t current(struct connection *c, const struct ring_header *h)
 {
 	uint32_t epoch = load(&h->epoch), was = load(&c->epoch);
 	uint32_t st = load_acquire(&c->state);
@@ -49,17 +77,25 @@ static uint32_t current(struct connection *c, const struct ring_header *h)
 	if (likely(was == epoch))
 		return st;
 	if (cas(&c->epoch, &was, epoch) && st >= CANDIDATE) {
-		forget(c, UNKNOWN);
+		forget(c);
 		return UNKNOWN;
 	}
 	return load_acquire(&c->state);
 }
 
-static void note_highest(struct state *s, unsigned fd)
+/* Whether what is known of it is what the agent of now was told. */
+static int is_told(const struct connection *c, uint32_t st)
+{
+	struct ring_header *h = active();
+
+	return (st == PARTIAL || st == OPEN) && h && load(&c->epoch) == load(&h->epoch);
+}
+
+static void note_highest(struct state *s, int fd)
 {
 	uint32_t h = load(&s->highest);
 
-	while (fd > h && !cas(&s->highest, &h, fd))
+	while (fd >= 0 && (uint32_t)fd > h && !cas(&s->highest, &h, (uint32_t)fd))
 		;
 }
 
@@ -77,109 +113,47 @@ int followed(int fd, uint64_t *number)
 	return 1;
 }
 
-static void close_event(struct connection *c, int peer)
+static void tell_end(const struct connection *c, uint64_t number, int peer)
 {
 	struct record e = { 0 };
 
+	if (!number)
+		return;
 	e.kind = KIND_CLOSE;
-	e.conn = load(&c->number);
+	e.conn = number;
 	e.socket = -1;
 	e.flags = (peer ? RECORD_PEER : 0) | (c->tls ? RECORD_TLS : 0);
 	emit(&e, NULL, 0);
 }
 
-enum verdict {
-	NO,
-	MAYBE,
-	YES
-};
-
-/* Whether a stream that begins with these n bytes, 0 < n <= 8, is HTTP/1. */
-static enum verdict classify(uint64_t bytes, uint32_t n)
+static void tell(struct connection *c, uint64_t number, const struct call *call, size_t moved)
 {
-	static const struct {
-		char token[9];
-		uint32_t size;
-	} methods[] = {
-		{ "POST ", 5 }, { "GET ", 4 },	  { "OPTIONS ", 8 }, { "HEAD ", 5 },	{ "PUT ", 4 },
-		{ "DELETE ", 7 }, { "PATCH ", 6 }, { "TRACE ", 6 },   { "CONNECT ", 8 },
-	};
-	const char *b = (const char *)&bytes;
-	unsigned i;
+	struct bytes data = { call->iov, call->count };
+	struct record e = { 0 };
 
-	for (i = 0; i < sizeof(methods) / sizeof(methods[0]); i++) {
-		uint32_t m = n < methods[i].size ? n : methods[i].size;
-
-		if (!memcmp(b, methods[i].token, m))
-			return n >= methods[i].size ? YES : MAYBE;
-	}
-	return NO;
+	if (!number)
+		return;
+	e.kind = call->writes ? KIND_WRITE : KIND_READ;
+	e.conn = number;
+	e.seq = next_seq(call->writes ? &c->writes : &c->reads, number);
+	if (!e.seq)
+		return;
+	/* One SSL_write_ex may move more than a record can say; a system call cannot. */
+	e.len = moved < UINT32_MAX ? moved : UINT32_MAX;
+	e.socket = -1;
+	e.flags = c->tls ? RECORD_TLS : 0;
+	emit(&e, &data, 0);
 }
 
-/* Counts what an accepted connection speaks that is not HTTP/1. */
-static void count_other(uint64_t bytes, uint32_t n)
+/* What a connection is, by the bytes that a read gave; tells of it and of them. */
+static void recognise(struct connection *c, uint32_t st, int fd, const struct call *call, size_t got)
 {
-	const unsigned char *b = (const unsigned char *)&bytes;
-
-	if (n >= 2 && b[0] == 0x16 && b[1] == 3)
-		add(&ring->tls, 1); /* record type handshake, version 3.x */
-	else if (n == 8 && !memcmp(b, "PRI * HT", 8))
-		add(&ring->http2, 1);
-	else
-		add(&ring->other, 1);
-}
-
-/* Whether a descriptor is a stream socket of a kind that HTTP runs on; its local port. */
-static int stream_socket(int fd, uint16_t *port)
-{
-	struct sockaddr_storage a;
-	socklen_t n = sizeof(a);
-	int type = 0;
-	socklen_t t = sizeof(type);
-
-	if (raw(SYS_getsockopt, fd, SOL_SOCKET, SO_TYPE, (long)&type, (long)&t, 0) || type != SOCK_STREAM)
-		return 0;
-	if (raw3(SYS_getsockname, fd, &a, &n))
-		return 0;
-	*port = 0;
-	if (a.ss_family == AF_INET)
-		*port = __builtin_bswap16(((struct sockaddr_in *)&a)->sin_port);
-	else if (a.ss_family == AF_INET6)
-		*port = __builtin_bswap16(((struct sockaddr_in6 *)&a)->sin6_port);
-	return a.ss_family == AF_INET || a.ss_family == AF_INET6 || a.ss_family == AF_UNIX;
-}
-
-/* The first bytes that a read gave, at most eight. */
-static uint32_t first_bytes(const struct call *c, size_t got, uint64_t *bytes)
-{
-	uint32_t n = 0;
-	size_t i;
-
-	*bytes = 0;
-	for (i = 0; i < c->count && n < 8 && got; i++) {
-		size_t have = c->iov[i].iov_len < got ? c->iov[i].iov_len : got;
-
-		got -= have;
-		if (have > 8 - n)
-			have = 8 - n;
-		memcpy((char *)bytes + n, c->iov[i].iov_base, have);
-		n += have;
-	}
-	return n;
-}
-
-static uint64_t new_number(struct state *s)
-{
-	return add(&s->numbers, 1) + 1;
-}
-
-/* Decides what a connection is by the bytes that a read gave; true if they are to be told. */
-static int recognise(struct state *s, struct connection *c, uint32_t st, int fd, const struct call *call, size_t got)
-{
-	uint64_t bytes;
+	uint64_t bytes, number;
 	uint32_t n = first_bytes(call, got, &bytes);
-	enum verdict v;
 	uint16_t port = load(&c->port);
+	uint32_t deciding = DECIDING;
+	enum verdict v;
+	struct state *s;
 
 	if (st == PARTIAL) {
 		uint32_t had = load(&c->prefix_len) & 7;
@@ -190,19 +164,32 @@ static int recognise(struct state *s, struct connection *c, uint32_t st, int fd,
 	v = n ? classify(bytes, n) : NO;
 	if (v != NO && st == UNKNOWN && fd >= 0 && !stream_socket(fd, &port))
 		v = NO;
+	note_highest(state, fd);
+	if (v == NO && st == UNKNOWN) {
+		/* Without being a process that is worth a place in the ring's table. */
+		cas(&c->state, &st, IGNORED);
+		return;
+	}
+	s = self();
+	if (!s)
+		return;
+	number = load(&c->number);
+	if (!cas(&c->state, &st, DECIDING)) {
+		add(&ring->nested, 1);
+		return;
+	}
 	if (v == NO) {
-		if (st != UNKNOWN)
-			count_other(bytes, n);
+		count_other(bytes, n);
 		if (st == PARTIAL)
-			close_event(c, 0);
-		forget(c, IGNORED);
-		return 0;
+			tell_end(c, number, 0);
+		empty(c);
+		cas(&c->state, &deciding, IGNORED);
+		return;
 	}
 	if (st == UNKNOWN) {
+		number = new_number(s);
 		store(&c->port, port);
-		store(&c->number, new_number(s));
-		if (fd >= 0)
-			note_highest(s, fd);
+		name(c, number);
 	}
 	store(&c->prefix, bytes);
 	store(&c->prefix_len, n);
@@ -210,89 +197,77 @@ static int recognise(struct state *s, struct connection *c, uint32_t st, int fd,
 		struct record e = { 0 };
 
 		e.kind = KIND_OPEN;
-		e.conn = load(&c->number);
+		e.conn = number;
 		e.port = port;
 		e.socket = -1;
 		e.flags = c->tls ? RECORD_TLS : 0;
 		emit(&e, NULL, 0);
 	}
-	store_release(&c->state, v == YES ? OPEN : PARTIAL);
-	return 1;
+	if (!cas(&c->state, &deciding, v == YES ? OPEN : PARTIAL)) {
+		tell_end(c, number, 0); /* closed meanwhile, by one who did not know what it is */
+		return;
+	}
+	tell(c, number, call, got);
 }
 
-static void tell(struct connection *c, const struct call *call, size_t moved)
-{
-	struct bytes data = { call->iov, call->count };
-	struct record e = { 0 };
-
-	e.kind = call->writes ? KIND_WRITE : KIND_READ;
-	e.conn = load(&c->number);
-	e.seq = add(call->writes ? &c->writes : &c->reads, 1) + 1;
-	e.len = moved;
-	e.socket = -1;
-	e.flags = c->tls ? RECORD_TLS : 0;
-	emit(&e, &data, 0);
-}
-
-static void moved_nothing(struct connection *c, uint32_t st, ssize_t result, int error, const struct call *call)
+static void moved_nothing(struct connection *c, uint64_t number, ssize_t result, int error, const struct call *call)
 {
 	if (result < 0 && (error == EAGAIN || error == EINTR))
 		return;
 	if (result == 0 && (call->writes || !call->length))
 		return;
-	if (st != PARTIAL && st != OPEN)
-		return;
 	if (__atomic_exchange_n(&c->peer_closed, 1, __ATOMIC_RELAXED))
 		return;
-	close_event(c, 1);
+	tell_end(c, number, 1);
 }
 
-static void settle(struct connection *c, int fd, uint64_t number, ssize_t result, int error, const struct call *call)
+/* What a call means that returns; number is what the connection was at its entry, or 0. */
+void settle(struct connection *c, int fd, uint64_t number, ssize_t result, int error, const struct call *call)
 {
 	struct ring_header *h = active();
-	struct state *s;
 	uint32_t st;
+	uint64_t now;
 
 	if (!h)
 		return;
-	s = self();
-	if (!s)
-		return;
 	st = current(c, h);
-	if (number && load(&c->number) != number)
+	now = load(&c->number);
+	if (number && now != number)
 		return; /* closed, or its descriptor used again, meanwhile */
+	if (st == UNKNOWN) {
+		if (!call->writes && result > 0)
+			recognise(c, st, fd, call, result);
+		return;
+	}
+	if (!self())
+		return;
 	if (result <= 0) {
-		moved_nothing(c, st, result, error, call);
+		if (st == PARTIAL || st == OPEN)
+			moved_nothing(c, now, result, error, call);
 		return;
 	}
 	switch (st) {
 	case OPEN:
-		tell(c, call, result);
-		return;
-	case FINISHED:
-	case IGNORED:
-		return;
+		tell(c, now, call, result);
+		break;
 	case PARTIAL:
 		if (call->writes)
-			tell(c, call, result);
-		else if (recognise(s, c, st, fd, call, result))
-			tell(c, call, result);
-		return;
+			tell(c, now, call, result);
+		else
+			recognise(c, st, fd, call, result);
+		break;
 	case CANDIDATE:
-		if (call->writes) {
-			/* The server speaks first: not HTTP. */
-			add(&h->other, 1);
-			forget(c, IGNORED);
-			return;
+		if (!call->writes) {
+			recognise(c, st, fd, call, result);
+		} else if (cas(&c->state, &st, IGNORED)) {
+			add(&h->other, 1); /* the server speaks first: not HTTP */
+			empty(c);
 		}
 		break;
-	case UNKNOWN:
-		if (call->writes)
-			return;
+	case DECIDING:
+		add(&h->nested, 1);
 		break;
 	}
-	if (recognise(s, c, st, fd, call, result))
-		tell(c, call, result);
 }
 
 void moved(int fd, uint64_t number, ssize_t result, const struct call *call)
@@ -316,27 +291,34 @@ void accepted(int fd)
 	if (!c)
 		return;
 	/* A descriptor that was closed in a way that we do not see is used again. */
-	if (load(&c->state) != UNKNOWN)
-		closing(fd);
-	if (h) {
-		s = self();
-		if (s && stream_socket(fd, &port)) {
-			forget(c, UNKNOWN);
-			store(&c->epoch, load(&h->epoch));
-			store(&c->port, port);
-			store(&c->number, new_number(s));
-			note_highest(s, fd);
-			store_release(&c->state, CANDIDATE);
-		}
+	closing(fd);
+	if (h && (s = self()) && is_self(s) && stream_socket(fd, &port)) {
+		empty(c);
+		store(&c->epoch, load(&h->epoch));
+		store(&c->port, port);
+		name(c, new_number(s));
+		note_highest(s, fd);
+		store_release(&c->state, CANDIDATE);
 	}
 	errno = error;
+}
+
+/* Tells that the server ends a connection, if that is to be told, and forgets it. */
+void finish(struct connection *c)
+{
+	uint64_t number = load(&c->number);
+	uint32_t st = swap(&c->state, UNKNOWN);
+
+	if (is_told(c, st))
+		tell_end(c, number, 0);
+	if (st != UNKNOWN)
+		empty(c);
 }
 
 /* At the entry: the descriptor may be another thread's before close returns. */
 void closing(int fd)
 {
 	struct connection *c = of_fd(fd);
-	struct state *s = state;
 	int error = errno;
 	uint32_t st;
 
@@ -345,12 +327,18 @@ void closing(int fd)
 	st = load_acquire(&c->state);
 	if (st == UNKNOWN)
 		return;
-	if (st != IGNORED && !is_self(s))
-		return; /* a child of vfork closes its own copy */
-	if ((st == PARTIAL || st == OPEN) && active() && load(&c->epoch) == load(&ring->epoch))
-		close_event(c, 0);
-	forget(c, UNKNOWN);
+	if (st == IGNORED || is_self(state)) /* a child of vfork closes its own copy */
+		finish(c);
 	errno = error;
+}
+
+/* dup2 and dup3 close what fd was, unless there is nothing to put in its place. */
+void closing_replaced(int fd, int by)
+{
+	struct connection *c = of_fd(fd);
+
+	if (fd != by && c && load(&c->state) != UNKNOWN && raw3(SYS_fcntl, by, F_GETFD, 0) >= 0)
+		closing(fd);
 }
 
 void closing_range(unsigned first, unsigned last)
@@ -358,104 +346,27 @@ void closing_range(unsigned first, unsigned last)
 	struct state *s = state;
 	unsigned fd;
 
+	/* Whoever closes all descriptors is nearly always a child that begins another program. */
 	if (!s || !is_self(s))
 		return;
-	if (last > MAX_FDS - 1)
-		last = MAX_FDS - 1;
-	for (fd = first; fd <= last && fd < MAX_FDS; fd++) {
-		/* Beyond the highest that was ever followed only IGNORED ones are. */
-		if (load(&s->fds[fd].state) != UNKNOWN)
-			closing(fd);
-		else if (fd > load(&s->highest) && fd > 4096)
-			break;
-	}
+	if (last > load(&s->highest))
+		last = load(&s->highest);
+	for (fd = first; fd <= last && fd < MAX_FDS; fd++)
+		closing(fd);
 }
 
 void shutting_down(int fd, int how)
 {
 	struct connection *c = of_fd(fd);
 	int error = errno;
+	uint64_t number;
 	uint32_t st;
 
-	if (!c || how == SHUT_RD || !active())
+	if (!c || (how != SHUT_WR && how != SHUT_RDWR))
 		return;
+	number = load(&c->number);
 	st = load_acquire(&c->state);
-	if ((st == PARTIAL || st == OPEN) && is_self(state)) {
-		close_event(c, 0);
-		store_release(&c->state, FINISHED);
-	}
-	errno = error;
-}
-
-/* The connection of a TLS object; NULL where there is no place. */
-static struct connection *of_tls(struct state *s, const void *ssl, int make)
-{
-	uint64_t key = (uint64_t)(uintptr_t)ssl;
-	unsigned i = (unsigned)((key >> 4) * 2654435761U), n;
-
-	for (n = 0; n < 16; n++, i++) {
-		struct connection *c = &s->tls[i & (MAX_TLS - 1)];
-		uint64_t k = load_acquire(&c->key);
-
-		if (k == key)
-			return c;
-		if (!k) {
-			if (!make)
-				return NULL;
-			if (cas(&c->key, &k, key) || k == key) {
-				c->tls = 1;
-				return c;
-			}
-		}
-	}
-	if (make)
-		add(&ring->table_full, 1);
-	return NULL;
-}
-
-void tls_moved(void *ssl, ssize_t result, const void *data, int writes, int (*get_fd)(const void *))
-{
-	struct iovec v = { (void *)data, result > 0 ? (size_t)result : 0 };
-	struct call call = { &v, 1, 1, writes };
-	struct ring_header *h = active();
-	struct connection *c;
-	int error = errno, fd;
-	struct state *s;
-
-	if (!h)
-		return;
-	s = self();
-	c = s ? of_tls(s, ssl, !writes) : NULL;
-	if (c) {
-		if (current(c, h) == UNKNOWN && !writes && get_fd && (fd = get_fd(ssl)) >= 0) {
-			uint16_t port;
-
-			if (stream_socket(fd, &port))
-				store(&c->port, port);
-		}
-		settle(c, -1, 0, result, error, &call);
-	}
-	errno = error;
-}
-
-void tls_closing(void *ssl, int gone)
-{
-	struct state *s = state;
-	struct connection *c;
-	int error = errno;
-	uint32_t st;
-
-	if (!s || !ring)
-		return;
-	c = of_tls(s, ssl, 0);
-	if (!c)
-		return;
-	st = load_acquire(&c->state);
-	if ((st == PARTIAL || st == OPEN) && active() && load(&c->epoch) == load(&ring->epoch))
-		close_event(c, 0);
-	if (gone)
-		forget(c, UNKNOWN);
-	else if (st == PARTIAL || st == OPEN)
-		store_release(&c->state, FINISHED);
+	if (is_told(c, st) && is_self(state) && cas(&c->state, &st, FINISHED))
+		tell_end(c, number, 0);
 	errno = error;
 }

@@ -45,9 +45,10 @@ static struct record *reserve(struct ring_header *h, uint32_t captured)
 	return NULL;
 }
 
-/* Copies n bytes from byte skip on of a list of buffers. */
-static void gather(unsigned char *to, const struct bytes *data, size_t skip, size_t n)
+/* Copies n bytes from byte skip on of a list of buffers; returns how many there were. */
+static uint32_t gather(unsigned char *to, const struct bytes *data, size_t skip, size_t n)
 {
+	const unsigned char *from = to;
 	size_t i;
 
 	for (i = 0; i < data->count && n; i++) {
@@ -65,11 +66,14 @@ static void gather(unsigned char *to, const struct bytes *data, size_t skip, siz
 		n -= have;
 		skip = 0;
 	}
+	return to - from;
 }
 
 /*
  * Writes e, of which kind, conn, seq, socket, flags, port and len are set, with its
  * e->len bytes: all of them up to whole or head + tail, else the head and the tail.
+ * Where data has fewer (bytes that the kernel threw away; a list that another thread
+ * has changed), captured says so, and tail is 0, as with eBPF.
  */
 void emit(struct record *e, const struct bytes *data, uint32_t whole)
 {
@@ -77,12 +81,10 @@ void emit(struct record *e, const struct bytes *data, uint32_t whole)
 	struct state *s = state;
 	uint32_t captured, tail = 0;
 	struct record *r;
-	uint64_t position;
-	uint32_t size;
 
 	if (!h || !s)
 		return;
-	captured = e->len;
+	captured = data && data->count ? e->len : 0;
 	if (captured > whole && captured > ring_head_bytes + ring_tail_bytes) {
 		tail = ring_tail_bytes;
 		captured = ring_head_bytes + tail;
@@ -91,22 +93,23 @@ void emit(struct record *e, const struct bytes *data, uint32_t whole)
 	r = reserve(h, captured);
 	if (!r)
 		return;
-	position = r->position;
-	size = r->size;
-	e->captured = captured;
-	e->tail = tail;
 	e->pid = load(&s->pid);
 	e->tid = thread_number(s);
-	e->position = position;
-	e->size = size;
-	e->state = RECORD_RESERVED;
-	/* All but position, size and state, which the reader may be looking at. */
+	/* Who is writing, so that the agent can tell whether it still is. */
+	store(&r->pid, e->pid);
+	store(&r->tid, e->tid);
+	if (captured) {
+		unsigned char *to = (unsigned char *)(r + 1);
+		uint32_t front = captured - tail;
+
+		e->captured = gather(to, data, 0, front);
+		if (tail && e->captured == front && gather(to + front, data, e->len - tail, tail) == tail) {
+			e->captured = captured;
+			e->tail = tail;
+		}
+	}
+	/* All but position, size and state, which the agent may be looking at. */
 	memcpy((char *)r + offsetof(struct record, time_ns), (char *)e + offsetof(struct record, time_ns),
 	       sizeof(*r) - offsetof(struct record, time_ns));
-	if (captured) {
-		gather((unsigned char *)(r + 1), data, 0, captured - tail);
-		if (tail)
-			gather((unsigned char *)(r + 1) + captured - tail, data, e->len - tail, tail);
-	}
 	store_release(&r->state, RECORD_COMMITTED);
 }

@@ -139,7 +139,7 @@ struct ring_header {
 	/* Counters: writers add (relaxed), nobody subtracts. */
 	uint64_t ring_full __attribute__((aligned(64))); /* events without room */
 	uint64_t table_full; /* connections, sockets or processes without a place */
-	uint64_t nested;     /* events of a signal handler that interrupted the shim */
+	uint64_t nested;     /* events of a signal handler or a thread that met another in the shim's work */
 	uint64_t tls;	     /* accepted connections that began with a TLS hello */
 	uint64_t http2;	     /* … with an HTTP/2 preface */
 	uint64_t other;	     /* … that speak something else */

@@ -15,9 +15,13 @@
  *  - No symbols but libc's oldest (glibc 2.17, all of which musl has too): system
  *    calls of our own are made without libc (raw.h).
  *
+ * A child of vfork shares this memory, but has descriptors of its own; a thread may be
+ * left in the middle of anything here by longjmp out of a signal handler, or by its
+ * cancellation. Both are met by what stands where it matters.
+ *
  * Files: start.c finds the ring and knows the process; emit.c writes records;
- * connection.c says what a descriptor is; calls.c, syscall.c, zmq.c, ssl.c, exec.c
- * wrap functions; resolve.c finds the real ones.
+ * connection.c says what a descriptor is, http.c what bytes are; calls.c, syscall.c,
+ * zmq.c, ssl.c, exec.c wrap functions; resolve.c finds the real ones.
  */
 #ifndef TOKENSCOPE_SHIM_H
 #define TOKENSCOPE_SHIM_H
@@ -45,9 +49,11 @@
 
 /* Descriptors above are not followed; a server with more open at once is rare. */
 #define MAX_FDS 65536
-/* ZeroMQ sockets and TLS connections that a process may have had at once. Powers of two. */
-#define MAX_SOCKETS 4096
-#define MAX_TLS	    16384
+/* ZeroMQ sockets and TLS connections that a process may have have at once. */
+#define SOCKET_BITS 12
+#define TLS_BITS    14
+#define MAX_SOCKETS (1U << SOCKET_BITS)
+#define MAX_TLS	    (1U << TLS_BITS)
 
 enum connection_state {
 	UNKNOWN,   /* not looked at */
@@ -56,13 +62,22 @@ enum connection_state {
 	PARTIAL,   /* told, but its first bytes are not a whole method yet */
 	OPEN,
 	FINISHED, /* the server has ended it; only its close is awaited */
+	DECIDING, /* a thread is looking at its first bytes */
 };
+
+/*
+ * The last sequence number of a direction, below the end of the connection's number. A
+ * thread that was held up after its call, while others closed the connection and opened
+ * the next on the same descriptor, must not count there.
+ */
+#define SEQ_BITS   40
+#define SEQ(value) ((value) & ((1ULL << SEQ_BITS) - 1))
 
 /* One by descriptor, or by TLS object. */
 struct connection {
 	uint64_t key;	 /* the SSL object; 0 for a descriptor */
 	uint64_t number; /* 0: none yet */
-	uint64_t reads;
+	uint64_t reads;	 /* see SEQ_BITS */
 	uint64_t writes;
 	uint64_t prefix; /* first bytes, PARTIAL */
 	uint32_t prefix_len;
@@ -75,8 +90,8 @@ struct connection {
 };
 
 struct zmq_socket {
-	uint64_t key; /* its address */
-	uint64_t number;
+	uint64_t key;	 /* its address */
+	uint64_t number; /* 0: none yet */
 	uint64_t sent;
 	uint64_t received;
 	uint32_t epoch;
@@ -90,10 +105,11 @@ struct zmq_socket {
  */
 struct state {
 	uint32_t pid;	      /* 0: not registered yet, or just forked */
-	uint32_t registering; /* one thread does it */
+	uint32_t registering; /* by one thread, of the process with this pid */
+	uint64_t born;	      /* when it registered; no two processes in this memory did at once */
 	uint64_t numbers;     /* last one given to a connection or socket */
 	struct ring_process *slot;
-	uint32_t highest; /* descriptor that was ever followed */
+	uint32_t highest; /* descriptor that was ever looked at */
 	uint32_t padding;
 	struct connection fds[MAX_FDS];
 	struct connection tls[MAX_TLS];
@@ -112,6 +128,7 @@ void start(void);
 struct state *self(void); /* NULL if this process cannot be known now */
 int is_self(const struct state *s);
 uint32_t thread_number(const struct state *s);
+uint64_t new_number(struct state *s);
 
 /* The header if events are wanted. */
 static inline struct ring_header *active(void)
@@ -123,6 +140,7 @@ static inline struct ring_header *active(void)
 
 /* exec.c */
 int is_helper_program(void);
+void find_exec_functions(void);
 
 /* emit.c */
 struct bytes {
@@ -132,21 +150,39 @@ struct bytes {
 int64_t now_ns(void);
 void emit(struct record *e, const struct bytes *data, uint32_t whole);
 
-/* connection.c */
+/* http.c */
 struct call {
 	const struct iovec *iov;
-	size_t count;
+	size_t count;  /* 0: the bytes cannot be looked at */
 	size_t length; /* 0: a call that asks for nothing */
 	int writes;
 };
+enum verdict {
+	NO,
+	MAYBE,
+	YES,
+};
+enum verdict classify(uint64_t bytes, uint32_t n);
+uint32_t first_bytes(const struct call *c, size_t got, uint64_t *bytes);
+void count_other(uint64_t bytes, uint32_t n);
+int stream_socket(int fd, uint16_t *port);
+
+/* connection.c */
 int followed(int fd, uint64_t *number);
 void moved(int fd, uint64_t number, ssize_t result, const struct call *c);
 void accepted(int fd);
 void closing(int fd);
+void closing_replaced(int fd, int by);
 void closing_range(unsigned first, unsigned last);
 void shutting_down(int fd, int how);
-void tls_moved(void *ssl, ssize_t result, const void *data, int writes, int (*get_fd)(const void *));
-void tls_closing(void *ssl, int gone);
+uint32_t current(struct connection *c, const struct ring_header *h);
+void settle(struct connection *c, int fd, uint64_t number, ssize_t result, int error, const struct call *call);
+void finish(struct connection *c);
+void forget(struct connection *c);
+
+/* calls.c, syscall.c */
+void find_functions(void);
+void tokenscope_find_syscall(void);
 
 /* resolve.c */
 void *next_function(const char *name);
@@ -167,6 +203,7 @@ struct ssl_functions {
 	int (*shutdown)(void *);
 	void (*release)(void *);
 	int (*get_fd)(const void *);
+	int (*get_shutdown)(const void *);
 };
 const struct zmq_functions *zmq_of(void *caller);
 const struct ssl_functions *ssl_of(void *caller);

@@ -1,13 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finding the ring, and what this process is. */
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "raw.h"
 #include "shim.h"
+#include "text.h"
 
 #ifndef MADV_WIPEONFORK
 #define MADV_WIPEONFORK 18
+#endif
+#ifndef MADV_DONTDUMP
+#define MADV_DONTDUMP 16
 #endif
 
 struct ring_header *ring;
@@ -18,7 +24,8 @@ struct state *state;
 const char *env_preload_entry = "";
 const char *env_ring_value = "";
 
-/* The kernel does not empty the state in a child: ask who we are at every event. */
+/* The kernel does not empty the state in a child (Linux before 4.14, gVisor): fork does,
+ * and at every event it is asked who we are. */
 static int ask_pid;
 /* Of the process that registered last in this memory: after a fork the parent. */
 static uint32_t registered_pid;
@@ -28,23 +35,6 @@ static uint32_t started;
  * the ring's path. */
 static char entry_copy[1024], ring_copy[256];
 
-static size_t length(const char *s)
-{
-	size_t n = 0;
-
-	while (s[n])
-		n++;
-	return n;
-}
-
-static int begins(const char *s, const char *with)
-{
-	while (*with)
-		if (*s++ != *with++)
-			return 0;
-	return 1;
-}
-
 extern char **environ;
 
 /* The value of a variable, as the dynamic loader left it. */
@@ -52,37 +42,39 @@ static const char *variable(const char *name_and_equals)
 {
 	char **e = environ;
 
-	for (; e && *e; e++)
-		if (begins(*e, name_and_equals))
-			return *e + length(name_and_equals);
+	for (; e && *e; e++) {
+		const char *value = text_after(*e, name_and_equals);
+
+		if (value)
+			return value;
+	}
 	return NULL;
 }
 
-/* Our entry of LD_PRELOAD: the one whose file name is the library's. */
+/* Our entry of LD_PRELOAD: the one by which the loader has found this library. */
 static void remember_entry(const char *preload)
 {
-	const char *from = preload, *to, *base, *p;
+	const char *from = preload, *to;
+	Dl_info own;
 
+	if (!dladdr((void *)&registered_pid, &own) || !own.dli_fname)
+		return;
 	for (; from && *from; from = *to ? to + 1 : to) {
-		for (to = from, base = from; *to && *to != ':' && *to != ' '; to++)
-			if (*to == '/')
-				base = to + 1;
+		for (to = from; *to && *to != ':' && *to != ' '; to++)
+			;
+		if (text_length(own.dli_fname) != (size_t)(to - from) || memcmp(own.dli_fname, from, to - from))
+			continue;
 		if ((size_t)(to - from) >= sizeof(entry_copy))
-			continue;
-		if (!begins(base, "libtokenscope-") && !begins(from, "/proc/"))
-			continue;
-		for (p = from; p < to; p++)
-			entry_copy[p - from] = *p;
+			return;
+		memcpy(entry_copy, from, to - from);
 		entry_copy[to - from] = 0;
-		env_preload_entry = entry_copy;
+		store_release(&env_preload_entry, entry_copy);
 		return;
 	}
 }
 
-static int sensible(const struct ring_header *h, uint64_t file_bytes)
+static int sensible(const struct ring_header *h, uint64_t n, uint64_t file_bytes)
 {
-	uint64_t n = h->data_bytes;
-
 	return h->header_bytes == RING_HEADER_BYTES && n >= 65536 && !(n & (n - 1)) &&
 	       n <= file_bytes && file_bytes - n >= RING_HEADER_BYTES && h->head_bytes &&
 	       h->tail_bytes && h->head_bytes < 65536 && h->tail_bytes < 65536 &&
@@ -104,7 +96,17 @@ static unsigned char *map_data(int fd, uint64_t n)
 			return NULL;
 		}
 	}
+	/* What users sent does not belong into a core dump, twice. */
+	raw3(SYS_madvise, at, 2 * n, MADV_DONTDUMP);
 	return at;
+}
+
+static struct state *map_state(void *at)
+{
+	struct state *s = mmap(at, sizeof(*s), PROT_READ | PROT_WRITE,
+			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (at ? MAP_FIXED : 0), -1, 0);
+
+	return s == MAP_FAILED ? NULL : s;
 }
 
 /* Maps the ring; it is used only when all of it is there. */
@@ -112,6 +114,7 @@ static void map_ring(int fd)
 {
 	struct ring_header *h;
 	struct state *s;
+	uint64_t n;
 	long end = raw3(SYS_lseek, fd, 0, 2 /* SEEK_END */);
 
 	if (end < RING_HEADER_BYTES)
@@ -125,19 +128,20 @@ static void map_ring(int fd)
 		add(&h->refused, 1);
 		goto unmap_header;
 	}
-	if (!sensible(h, end))
+	n = h->data_bytes;
+	if (!sensible(h, n, end))
 		goto unmap_header;
-	ring_data = map_data(fd, h->data_bytes);
+	ring_data = map_data(fd, n);
 	if (!ring_data)
 		goto unmap_header;
-	s = mmap(NULL, sizeof(*s), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (s == MAP_FAILED) {
-		munmap(ring_data, 2 * h->data_bytes);
+	s = map_state(NULL);
+	if (!s) {
+		munmap(ring_data, 2 * n);
 		goto unmap_header;
 	}
 	if (raw3(SYS_madvise, s, sizeof(*s), MADV_WIPEONFORK))
 		ask_pid = 1;
-	ring_mask = h->data_bytes - 1;
+	ring_mask = n - 1;
 	ring_head_bytes = h->head_bytes;
 	ring_tail_bytes = h->tail_bytes;
 	ring_frame_bytes = h->frame_bytes;
@@ -169,29 +173,36 @@ static struct ring_process *claim(uint32_t pid)
 
 static struct state *enlist(struct state *s)
 {
-	uint32_t pid = raw3(SYS_getpid, 0, 0, 0), none = 0;
+	uint32_t pid = raw3(SYS_getpid, 0, 0, 0), by = load(&s->registering);
 	struct ring_process *slot;
 	struct record e = { 0 };
 	uint32_t forked_from;
 
-	if (!cas(&s->registering, &none, 1))
-		return NULL; /* another thread is at it */
-	forked_from = registered_pid != pid ? registered_pid : 0;
+	/* Another thread is at it, or a signal handler has interrupted it here. That of a
+	 * parent, which a fork has cut off, does not count. */
+	if (by == pid || !cas(&s->registering, &by, pid)) {
+		add(&ring->nested, 1);
+		return NULL;
+	}
+	forked_from = load(&registered_pid) != pid ? load(&registered_pid) : 0;
 	slot = claim(pid);
 	if (!slot) {
 		add(&ring->table_full, 1);
-		slot = NULL;
 	} else {
-		slot->parent = raw3(SYS_getppid, 0, 0, 0);
-		slot->version = RING_VERSION;
+		store(&slot->parent, (uint32_t)raw3(SYS_getppid, 0, 0, 0));
+		store(&slot->version, RING_VERSION);
 		store(&slot->want_receives, 0);
 		store_release(&slot->registered_ns, (uint64_t)now_ns());
 	}
-	s->slot = slot;
+	store(&s->slot, slot);
+	store(&s->born, (uint64_t)now_ns());
 	/* Numbers must not come again after an exec, which leaves the pid. */
-	s->numbers = (uint64_t)now_ns();
+	store(&s->numbers, (uint64_t)now_ns());
 	store(&registered_pid, pid);
 	store_release(&s->pid, pid);
+	/* The agent first says that it is there, and then looks who is; so do we: one of
+	 * the two sees the other. */
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	if (active()) {
 		e.kind = forked_from ? KIND_FORK : KIND_EXEC;
 		e.conn = forked_from;
@@ -201,45 +212,66 @@ static struct state *enlist(struct state *s)
 	return s;
 }
 
+/* This process's state, registered; NULL where that cannot be, or not now. */
 struct state *self(void)
 {
 	struct state *s = state;
 
 	if (!s)
 		return NULL;
-	if (likely(load_acquire(&s->pid))) {
-		if (likely(!ask_pid) || is_self(s))
-			return s;
-		/* A fork on a kernel that does not empty the state: all of it is the parent's. */
-		memset(s, 0, offsetof(struct state, fds));
-		memset(s->fds, 0, sizeof(s->fds));
-		memset(s->tls, 0, sizeof(s->tls));
-		memset(s->sockets, 0, sizeof(s->sockets));
-	}
-	return enlist(s);
+	if (unlikely(!load_acquire(&s->pid)))
+		return enlist(s);
+	if (unlikely(ask_pid) && !is_self(s))
+		return NULL; /* a child of vfork, or one that was not made by fork */
+	return s;
 }
 
 /* A child of vfork has our memory and descriptors of its own. */
 int is_self(const struct state *s)
 {
-	return (uint32_t)raw3(SYS_getpid, 0, 0, 0) == load(&s->pid);
+	return s && (uint32_t)raw3(SYS_getpid, 0, 0, 0) == load(&s->pid);
+}
+
+static pid_t (*real_fork)(void);
+
+PUBLIC pid_t fork(void)
+{
+	pid_t pid = REAL(fork)();
+
+	/* Where the kernel does not empty the state; else there is nothing to do. */
+	if (!pid && unlikely(ask_pid) && state)
+		state = map_state(state);
+	return pid;
+}
+
+/* A number for a connection or socket: not 0, nor is its end (see SEQ_BITS). */
+uint64_t new_number(struct state *s)
+{
+	uint64_t n;
+
+	do
+		n = add(&s->numbers, 1) + 1;
+	while (!(n << SEQ_BITS));
+	return n;
 }
 
 struct thread {
-	uint32_t pid; /* of the process that the number was asked in */
+	uint64_t born; /* of the process that the number was asked in */
 	uint32_t tid;
+	uint32_t padding;
 };
 static __thread struct thread thread __attribute__((tls_model("initial-exec")));
 
 uint32_t thread_number(const struct state *s)
 {
-	uint32_t pid = load(&s->pid);
+	uint64_t born = load(&s->born);
 
-	if (unlikely(thread.pid != pid)) {
-		thread.tid = raw3(SYS_gettid, 0, 0, 0);
-		thread.pid = pid;
+	if (unlikely(load(&thread.born) != born)) {
+		/* In this order also for a signal handler that comes in between. */
+		store(&thread.tid, (uint32_t)raw3(SYS_gettid, 0, 0, 0));
+		store_release(&thread.born, born);
 	}
-	return thread.tid;
+	return load(&thread.tid);
 }
 
 void start(void)
@@ -253,11 +285,11 @@ void start(void)
 	if (!cas(&started, &none, 1))
 		return;
 	path = variable("TOKENSCOPE_PRELOAD=");
-	n = path ? length(path) : 0;
+	n = path ? text_length(path) : 0;
 	if (!n || n >= sizeof(ring_copy))
 		goto out;
 	memcpy(ring_copy, path, n + 1);
-	env_ring_value = ring_copy;
+	store_release(&env_ring_value, ring_copy);
 	remember_entry(variable("LD_PRELOAD="));
 	if (is_helper_program())
 		goto out;
@@ -275,4 +307,9 @@ out:
 __attribute__((constructor)) static void constructor(void)
 {
 	start();
+	/* All at once, since dlsym takes the loader's lock: in a signal handler or a child of
+	 * a process of many threads it might never get it. */
+	find_functions();
+	find_exec_functions();
+	(void)REAL(fork);
 }
