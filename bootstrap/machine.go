@@ -58,7 +58,7 @@ func (a *App) machine() []Item {
 	mounts, err := a.view.Mounts()
 	items := []Item{
 		kernelItem(&kernel), btfItem(&kernel), capabilitiesItem(&own), noNewPrivsItem(&own), seccompItem(&own),
-		lockdownItem(&kernel), paranoidItem(&kernel, &own), unprivilegedItem(&kernel), tracefsItem(&kernel),
+		lockdownItem(&kernel), paranoidItem(&kernel, &own), unprivilegedItem(&kernel), tracefsItem(&kernel, &own),
 		a.namespaceItem(&own), procItem(mounts, err, &own), a.dumpableItem(), a.memfdItem(), a.libcItem(), a.foldersItem(mounts),
 	}
 	return items
@@ -214,12 +214,17 @@ func unprivilegedItem(k *host.Kernel) Item {
 	return i
 }
 
-func tracefsItem(k *host.Kernel) Item {
+func tracefsItem(k *host.Kernel, p *host.Privileges) Item {
 	i := Item{Name: "tracefs", State: StateOK, Value: k.Tracefs.Text, Backend: BackendEBPF}
 	if k.Tracefs.Err == nil {
 		return i
 	}
-	i.State, i.Value = StateMissing, "not mounted, or not readable"
+	i.Value = "not mounted, or not readable"
+	if p.Err == nil && p.Effective.Has(host.CapSysAdmin) {
+		i.Why = "CAP_SYS_ADMIN lets instrument have a view of it of its own (fsopen, Linux 5.2)"
+		return i
+	}
+	i.State = StateMissing
 	if errors.Is(k.Tracefs.Err, fs.ErrPermission) {
 		i.Value = "not readable"
 	}
