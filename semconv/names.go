@@ -81,8 +81,11 @@ const (
 	Other       = "_other"
 )
 
-// SchemeHTTP is the only URLScheme seen: captured bytes are plain HTTP.
-const SchemeHTTP = "http"
+// Values of URLScheme.
+const (
+	SchemeHTTP  = "http"
+	SchemeHTTPS = "https"
+)
 
 // Provider is the GenAIProviderName of an engine ("vllm-v1"), "" where it is unknown.
 func Provider(engine string) string {

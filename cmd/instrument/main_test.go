@@ -20,8 +20,9 @@ import (
 
 // What the test binary is with one of these as its first argument.
 const (
-	roleServer  = "be-server"  // a workload
-	rolePrivate = "be-private" // a process that keeps to itself, and says how far it got
+	roleServer  = "be-server"   // a workload
+	rolePrivate = "be-private"  // a process that keeps to itself, and says how far it got
+	roleEnclose = "be-enclosed" // what an enclosure says, then what follows
 )
 
 // binary is `instrument` as it is shipped.
@@ -41,6 +42,10 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		return
+	}
+	if len(os.Args) > 3 && os.Args[1] == roleEnclose {
+		fmt.Fprintln(os.Stderr, enclose(os.Args[2], os.Args[3:]))
+		os.Exit(1)
 	}
 	os.Exit(buildAndRun(m))
 }
@@ -78,6 +83,10 @@ func buildAndRun(m *testing.M) int {
 		return 1
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
+	if err := os.Chmod(dir, 0o755); err != nil { // some tests are another user
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	binary = filepath.Join(dir, "instrument")
 	build := exec.Command("go", "build", "-o", binary, ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")

@@ -5,6 +5,7 @@ package main
 
 import (
 	"fmt"
+	"log/slog"
 	"os"
 
 	"github.com/tokenscope/tokenscope/instrument/settings"
@@ -17,7 +18,7 @@ type shim struct{ ring *preload.Ring }
 
 // newShim makes the ring, if the settings may need one. Where it cannot be made there is
 // an error only for a user who has asked for it.
-func newShim(s *settings.Settings) (supervise.Shim, error) {
+func newShim(s *settings.Settings) (*shim, error) {
 	if s.Capture != settings.CaptureAuto && s.Capture != settings.CapturePreload {
 		return nil, nil
 	}
@@ -44,3 +45,13 @@ func (s *shim) Inject(env []string) ([]string, error) {
 }
 
 func (s *shim) Abandon() { s.ring.Deactivate() }
+
+// close takes the ring's file away, where it has a name. Before it nothing may end this
+// process that lets it choose.
+func (s *shim) close(log *slog.Logger) {
+	if err := s.ring.Close(); err != nil {
+		log.Debug("close ring", "error", err)
+	}
+}
+
+var _ supervise.Shim = (*shim)(nil)

@@ -21,22 +21,33 @@ import (
 // run runs a workload, with an agent beside it unless the settings leave it no work.
 func run(ctx context.Context, o instrument.RunOptions) int {
 	reason := o.Settings.NoAgentReason()
-	if reason != "" {
+	disabled := reason != ""
+	if disabled {
 		o.Log.Info("nothing is observed", "reason", reason)
 	}
 	var library supervise.Shim
-	if reason == "" {
-		var err error
-		if library, err = newShim(o.Settings); err != nil {
+	end := func() {}
+	if !disabled {
+		s, err := newShim(o.Settings)
+		switch {
+		case err != nil && o.Settings.Capture == settings.CapturePreload:
+			o.Log.Error("nothing is observed", "error", err)
+			disabled = true
+		case err != nil:
 			o.Log.Warn("cannot watch without eBPF", "error", err)
+		case s != nil:
+			library = s
+			end = func() { s.close(o.Log) }
 		}
 	}
-	supervise.Run(ctx, supervise.Options{
+	status := supervise.Run(ctx, supervise.Options{
 		Argv:  o.Argv,
 		Shim:  library,
-		Agent: supervise.AgentOptions{Disabled: reason != "", Args: o.AgentArgs},
+		Agent: supervise.AgentOptions{Disabled: disabled, Args: o.AgentArgs},
 		Log:   o.Log,
-	}).Exit()
+	})
+	end() // not deferred: Exit does not return
+	status.Exit()
 	return 0 // not reached
 }
 

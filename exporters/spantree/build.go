@@ -98,7 +98,11 @@ func (b *builder) server() int {
 	var a attrs
 	a.text(semconv.HTTPRequestMethod, method)
 	a.cut(semconv.URLPath, h.Path, maxPath)
-	a.text(semconv.URLScheme, semconv.SchemeHTTP)
+	scheme := semconv.SchemeHTTP
+	if h.TLS {
+		scheme = semconv.SchemeHTTPS
+	}
+	a.text(semconv.URLScheme, scheme)
 	a.text(semconv.HTTPRoute, h.Route)
 	if h.Status != 0 {
 		a.int(semconv.HTTPResponseStatusCode, h.Status)

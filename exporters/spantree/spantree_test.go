@@ -59,6 +59,23 @@ func TestBuildGolden(t *testing.T) {
 	}
 }
 
+// TestScheme: a connection that the server itself encrypts is https.
+func TestScheme(t *testing.T) {
+	for tls, want := range map[bool]string{false: "http", true: "https"} {
+		r := requesttest.Plain()
+		r.HTTP.TLS = tls
+		got := "absent"
+		for _, kv := range spantree.Build(r, spantree.Options{})[0].Attributes {
+			if kv.Key == semconv.URLScheme {
+				got = kv.Value.AsString()
+			}
+		}
+		if got != want {
+			t.Errorf("TLS %v: scheme = %q; want %q", tls, got, want)
+		}
+	}
+}
+
 func TestBuildOptionsGolden(t *testing.T) {
 	for _, c := range []struct {
 		name string

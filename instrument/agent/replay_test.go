@@ -386,7 +386,7 @@ func TestReplayErrors(t *testing.T) {
 	for name, c := range map[string]struct {
 		path, output, want string
 	}{
-		"no such file":         {"/nonexistent", OutputSummary, "no such file"},
+		"no such file":         {filepath.Join(t.TempDir(), "none"), OutputSummary, "no such file"},
 		"a folder without any": {t.TempDir(), OutputSummary, "none in"},
 		"no recording":         {"replay_test.go", OutputSummary, "not a gzip file"},
 		"unknown output":       {filepath.Join(recordings, "vllm-0.32.0"), "csv", "csv"},

@@ -28,6 +28,7 @@ type Exchange struct {
 	PID  uint32
 	Conn uint64
 	Port uint16 // the server's, 0 where unknown
+	TLS  bool   // the connection is encrypted (https)
 
 	// FirstByte and ReadEnd are the first and the last byte of the request, body included.
 	FirstByte, ReadEnd int64

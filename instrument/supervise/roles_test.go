@@ -31,7 +31,7 @@ type setup struct {
 	FlushMs   int    // 0: patience
 	Cancel    bool   // end Run's context when Dir/cancel exists
 	Leaks     bool   // goroutines may be left over
-	Shim      string // "": none; "yes"; "refused": Inject fails
+	Shim      string // "": none; "yes", or what fakeShim.kind says
 }
 
 func beSupervisor(arg string) {
@@ -58,7 +58,7 @@ func beSupervisor(arg string) {
 	}
 	var shim Shim
 	if s.Shim != "" {
-		shim = newFakeShim(s.Dir, s.Shim == "refused")
+		shim = newFakeShim(s.Dir, s.Shim)
 	}
 	status := Run(ctx, Options{
 		Argv: s.Argv,

@@ -71,24 +71,33 @@ func (s *shimState) lost() {
 	}
 }
 
-// inject returns the workload's environment.
-func (s *shimState) inject(env []string, log *lineLog) []string {
+// inject returns the workload's environment and, where that has the shim, also the one
+// that it was made from.
+func (s *shimState) inject(env []string, log *lineLog) (with, plain []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.shim == nil {
-		return env
+		return env, nil
 	}
 	if s.need != needUnknown {
 		s.shim = nil
-		return env
+		return env, nil
 	}
 	with, err := s.shim.Inject(env)
 	if err != nil {
 		s.shim = nil
 		log.say(slog.LevelError, "the workload cannot be given the library by which it is watched, and runs without", "error", err)
-		return env
+		return env, nil
 	}
-	return with
+	return with, env
+}
+
+// shed takes note that the workload was started without the shim after all. An agent that
+// is there keeps its file, in which nothing will happen.
+func (s *shimState) shed() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.shim = nil
 }
 
 // noCore keeps this process's memory, and with it the keys in its environment, out of a

@@ -15,26 +15,38 @@ import (
 // A fakeShim puts a variable into the workload's environment, and leaves the file
 // DIR/abandoned.
 type fakeShim struct {
-	file    *os.File
-	dir     string
-	refused bool
+	file *os.File
+	dir  string
+	kind string // shimRefused, shimHuge, or anything else
 }
 
-func newFakeShim(dir string, refused bool) *fakeShim {
+const (
+	shimRefused = "refused" // cannot be put in
+	shimHuge    = "huge"    // needs an environment that no kernel takes
+)
+
+func newFakeShim(dir, kind string) *fakeShim {
 	f, err := os.Create(filepath.Join(dir, "ring"))
 	if err != nil {
 		panic(err)
 	}
-	return &fakeShim{file: f, dir: dir, refused: refused}
+	return &fakeShim{file: f, dir: dir, kind: kind}
 }
 
 func (s *fakeShim) File() *os.File { return s.file }
 
 func (s *fakeShim) Inject(env []string) ([]string, error) {
-	if s.refused {
+	with := append(slices.Clone(env), "SHIM=in")
+	switch s.kind {
+	case shimRefused:
 		return nil, errors.New("no folder allows execution")
+	case shimHuge:
+		// Whatever the stack's limit, 6 MiB is the end (fs/exec.c: three quarters of _STK_LIM).
+		for range 64 {
+			with = append(with, "PAD="+strings.Repeat("x", 100<<10))
+		}
 	}
-	return append(slices.Clone(env), "SHIM=in"), nil
+	return with, nil
 }
 
 func (s *fakeShim) Abandon() {
@@ -59,7 +71,8 @@ func TestWorkloadCarriesTheShim(t *testing.T) {
 		{name: "the agent fails", shim: "yes", agent: "failed", want: "", abandoned: true},
 		{name: "there is none", shim: "", agent: "ready", want: ""},
 		{name: "no agent is wanted", shim: "yes", agent: "", want: ""},
-		{name: "it cannot be put in", shim: "refused", agent: "ready", want: "", stderr: `error="no folder allows execution"`},
+		{name: "it cannot be put in", shim: shimRefused, agent: "ready", want: "", stderr: `error="no folder allows execution"`},
+		{name: "the kernel takes no more", shim: shimHuge, agent: "ready", want: "", stderr: "raise the stack limit"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -92,15 +105,16 @@ func TestWorkloadCarriesTheShim(t *testing.T) {
 // A second agent gets the shim's file only where the workload carries the shim.
 func TestRestartedAgentFindsTheShim(t *testing.T) {
 	for _, c := range []struct {
-		agent string
-		want  []string
+		agent, shim string
+		want        []string
 	}{
-		{"ready", []string{"true", "true"}},
-		{"noshim", []string{"true", "false"}},
+		{"ready", "yes", []string{"true", "true"}},
+		{"noshim", "yes", []string{"true", "false"}},
+		{"ready", shimHuge, []string{"true", "false"}},
 	} {
-		t.Run(c.agent, func(t *testing.T) {
+		t.Run(c.agent+"/"+c.shim, func(t *testing.T) {
 			dir := t.TempDir()
-			p := start(t, supervised(t, setup{Argv: workload(t, "signals"), AgentMode: c.agent, Dir: dir, Shim: "yes"}))
+			p := start(t, supervised(t, setup{Argv: workload(t, "signals"), AgentMode: c.agent, Dir: dir, Shim: c.shim}))
 			pid := p.number("pid")
 			agent, err := strconv.Atoi(agentLog(dir, "ready")[0])
 			if err != nil {

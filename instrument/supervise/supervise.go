@@ -163,11 +163,16 @@ func (s *supervisor) awaitAgent(ctx context.Context) (ended bool, _ ExitStatus) 
 // runWorkload starts the workload and stays with it to its end.
 func (s *supervisor) runWorkload(ctx context.Context, cmd *command) ExitStatus {
 	if s.keeper != nil {
-		cmd.env = s.shim.inject(cmd.env, s.log)
+		cmd.env, cmd.plain = s.shim.inject(cmd.env, s.log)
 	}
 	p, warning, startErr := cmd.start(s.reap)
 	if startErr != nil {
 		return notStarted(startErr)
+	}
+	if cmd.shed {
+		s.shim.shed()
+		s.log.say(slog.LevelError, "the workload runs without the library by which it is watched: its arguments and environment are so long that the kernel takes no more; "+
+			"raise the stack limit (ulimit -s), a quarter of which is theirs, or shorten them")
 	}
 	s.workload = p
 	s.forwardEarly()

@@ -28,8 +28,12 @@ func Environ() []string {
 
 // A command is the workload before its start.
 type command struct {
-	argv  []string
-	env   []string
+	argv []string
+	env  []string
+	// plain is the environment without the shim, for where the kernel does not take env;
+	// nil where env is that. shed says, after start, that it was used.
+	plain []string
+	shed  bool
 	path  string    // the file to run
 	files []uintptr // the descriptors to hand down, by number
 }
@@ -54,6 +58,11 @@ func (c *command) start(r *reaper) (p *process, warning string, _ *startError) {
 			// An executable text without "#!": run by the shell, as shells and execvp do.
 			byShell = true
 			path, argv = scriptShell, append([]string{scriptShell, c.path}, c.argv[1:]...)
+
+		case err == unix.E2BIG && c.plain != nil:
+			// Arguments and environment have one limit together, a quarter of the stack's
+			// (bprm_stack_limits in fs/exec.c), and only the shim's variables are beyond it.
+			attr.Env, c.plain, c.shed = c.plain, nil, true
 
 		case (err == unix.EPERM || err == unix.EINVAL) && attr.Sys != nil:
 			// Perhaps exec said so, perhaps a sandbox that forbids prctl.

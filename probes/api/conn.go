@@ -19,6 +19,7 @@ type conn struct {
 	s    *Server
 	key
 	port uint16
+	tls  bool
 
 	// read and written are the newest sequence numbers; 0 before the first.
 	read, written uint64
@@ -60,7 +61,7 @@ func (c *conn) RequestHead(_ int64, n uint64, h *http1.RequestHead) {
 	c.s.stats.Exchanges++
 	x := c.s.exchange()
 	ex := &request.Exchange{
-		PID: c.pid, Conn: c.conn, Port: c.port, FirstByte: h.First,
+		PID: c.pid, Conn: c.conn, Port: c.port, TLS: c.tls, FirstByte: h.First,
 		Method: "POST", Path: string(path), Route: e.route, Endpoint: e.kind, Proto: proto(h.Minor),
 	}
 	x.begin(n, ex)

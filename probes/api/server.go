@@ -131,6 +131,7 @@ func (s *Server) Read(e *capture.Event) {
 		c.missed = false
 	}
 	c.counted = c.counted || e.Seq != 0
+	c.tls = c.tls || e.TLS
 	c.last = e.Time
 	c.http.Read(e.Time, e.Data, e.Len-len(e.Data), e.Tail)
 }

@@ -130,6 +130,19 @@ func TestServerHeaders(t *testing.T) {
 	}
 }
 
+// TestServerTLS: the bytes say whether they were encrypted, the beginning of a connection
+// does not know it yet.
+func TestServerTLS(t *testing.T) {
+	for _, encrypted := range []bool{false, true} {
+		r, w := read(2, ask), write(3, answ)
+		r.TLS, w.TLS = encrypted, encrypted
+		s := play(t, []capture.Event{{Kind: capture.KindOpen, Time: 1, PID: r.PID, Conn: r.Conn, Port: 8000}, r, w})
+		if len(s.ended) != 1 || s.ended[0].TLS != encrypted || s.ended[0].Port != 8000 {
+			t.Errorf("encrypted %v: %d exchanges, the first %+v", encrypted, len(s.ended), s.ended[0])
+		}
+	}
+}
+
 // TestServerAllocs: a token event costs no allocation once a stream runs.
 func TestServerAllocs(t *testing.T) {
 	s := &sink{}

@@ -41,6 +41,9 @@ type coverage struct {
 type uncovered struct {
 	pid  uint32
 	comm string
+	why  string
+	// left: it had registered, and then ran a program that does not carry the library.
+	left bool
 }
 
 func (c *coverage) wait() { c.working.Wait() }
@@ -55,13 +58,13 @@ func (r *run) lookForUncovered(now int64) {
 	}
 	if found := c.found.Swap(nil); found != nil {
 		for _, u := range *found {
-			// It may have registered since.
-			if r.processes[u.pid] != nil || c.told[u.pid] || len(c.told) >= maxUncovered {
+			// It may have registered since, or shown that it is seen.
+			p := r.processes[u.pid]
+			if p != nil && (!u.left || p.spoke) || c.told[u.pid] || len(c.told) >= maxUncovered {
 				continue
 			}
 			c.told[u.pid] = true
-			r.options.Log.Warn("a process of the workload is not covered: it was started with a cleaned environment or by another user, is statically linked, or has its own PID namespace",
-				"pid", u.pid, "comm", u.comm)
+			r.options.Log.Warn("a process of the workload is not covered: "+u.why, "pid", u.pid, "comm", u.comm)
 		}
 	}
 	if now < c.next || len(c.told) >= maxUncovered || !c.busy.CompareAndSwap(false, true) {
@@ -71,9 +74,9 @@ func (r *run) lookForUncovered(now int64) {
 	if now-c.began > int64(coverYoung) {
 		c.next = now + int64(coverIntervalLater)
 	}
-	known := make(map[uint32]bool, len(r.processes))
-	for pid := range maps.Keys(r.processes) {
-		known[pid] = true
+	known := maps.Clone(c.told)
+	for pid, p := range r.processes {
+		known[pid] = known[pid] || p.spoke
 	}
 	root := uint32(r.options.Root)
 	c.working.Go(func() {
@@ -84,6 +87,7 @@ func (r *run) lookForUncovered(now int64) {
 }
 
 // findUncovered goes through the descendants of root, this process and its own excluded.
+// Those in known have registered; true says that they are seen for certain.
 func findUncovered(root uint32, known map[uint32]bool, now int64) (found []uncovered) {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -116,14 +120,19 @@ func findUncovered(root uint32, known map[uint32]bool, now int64) (found []uncov
 			continue
 		}
 		queue = append(queue, children[pid]...)
-		if pid == root || known[pid] {
+		seen, registered := known[pid]
+		if pid == root || seen {
 			continue
 		}
 		s := stats[pid]
 		age := now - (s.start*(1e9/ticksPerSecond) - bootMinusMonotonic)
-		if s.state != 'Z' && age > int64(coverAge) && isServer(s.comm, backend.SplitCmdline(backend.ReadCmdline(pid))) {
-			found = append(found, uncovered{pid, s.comm})
+		if s.state == 'Z' || age <= int64(coverAge) || !isServer(s.comm, backend.SplitCmdline(backend.ReadCmdline(pid))) {
+			continue
 		}
+		if registered && !hasLeft(pid) {
+			continue
+		}
+		found = append(found, uncovered{pid, s.comm, whyUncovered(pid), registered})
 	}
 	return found
 }

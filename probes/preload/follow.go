@@ -17,6 +17,8 @@ import (
 type process struct {
 	backend.Process
 	wanted bool
+	// spoke: it has recorded more than that it began.
+	spoke bool
 	// slot is its place in the ring's table, −1 if it has none.
 	slot int
 	// adopted is when it had registered, if it was there before this agent.

@@ -75,7 +75,7 @@ type reader struct {
 }
 
 func newReader(h *ringHeader, data []byte, fate func(pid, tid uint32) fate) *reader {
-	r := &reader{header: h, data: data, size: uint64(len(data) / 2), nonce: atomic.LoadUint64(&h.Nonce), fate: fate}
+	r := &reader{header: h, data: data, size: uint64(len(data) / 2), fate: fate}
 	r.restart()
 	return r
 }
@@ -83,6 +83,7 @@ func newReader(h *ringHeader, data []byte, fate func(pid, tid uint32) fate) *rea
 // restart drops what is in the ring. Positions begin at the head, which is put back on a
 // boundary in case that a hostile hand has moved it.
 func (r *reader) restart() {
+	r.nonce = atomic.LoadUint64(&r.header.Nonce) // by which the writers go, whatever it was
 	head := atomic.LoadUint64(&r.header.Head)
 	if head%recordAlign != 0 {
 		head = alignUp(head)
@@ -99,7 +100,7 @@ func alignUp(n uint64) uint64 { return (n + recordAlign - 1) &^ (recordAlign - 1
 // head returns how far there is something to read; where it cannot be, it starts anew.
 func (r *reader) head() uint64 {
 	head := atomic.LoadUint64(&r.header.Head)
-	if head-r.tail > r.size || head-r.next > r.size || head%recordAlign != 0 {
+	if head-r.tail > r.size || head-r.next > r.size || head%recordAlign != 0 || atomic.LoadUint64(&r.header.Nonce) != r.nonce {
 		r.corrupt++
 		r.restart()
 		return r.next

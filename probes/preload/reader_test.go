@@ -322,6 +322,19 @@ func TestWrongHead(t *testing.T) {
 	}
 }
 
+// TestWrongNonce: writers go by what is there, so that the reader does, from then on.
+func TestWrongNonce(t *testing.T) {
+	b := newBench(t, 0)
+	atomic.StoreUint64(&b.header.Nonce, b.header.Nonce+1)
+	b.write(capture.KindSend, "unseen")
+	b.want(t, 0)
+	if b.r.corrupt != 1 {
+		t.Errorf("counted %d times; want once", b.r.corrupt)
+	}
+	b.write(capture.KindSend, "on")
+	b.want(t, 0, "on")
+}
+
 // TestEarlierLap: what an earlier lap left is no record, whatever its state says.
 func TestEarlierLap(t *testing.T) {
 	b := newBench(t, 0)

@@ -28,14 +28,14 @@ func memoryFile(create func(string, int) (int, error), size int64) (*os.File, er
 	const flags = unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
 	// Since Linux 6.3 vm.memfd_noexec may demand that the caller says whether the file is
 	// to be run; before, the flag is EINVAL.
-	fd, err := create("tokenscope-ring", flags|unix.MFD_NOEXEC_SEAL)
+	fd, err := create(ringName, flags|unix.MFD_NOEXEC_SEAL)
 	if errors.Is(err, unix.EINVAL) {
-		fd, err = create("tokenscope-ring", flags)
+		fd, err = create(ringName, flags)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("memfd_create: %w", err)
 	}
-	f := os.NewFile(uintptr(fd), "tokenscope-ring")
+	f := os.NewFile(uintptr(fd), ringName)
 	if err := f.Truncate(size); err != nil {
 		return nil, errors.Join(fmt.Errorf("size file in memory: %w", err), f.Close())
 	}
@@ -45,8 +45,10 @@ func memoryFile(create func(string, int) (int, error), size int64) (*os.File, er
 	return f, nil
 }
 
-// ringFilePrefix begins the names of rings in directories.
-const ringFilePrefix = "tokenscope-ring-"
+// ringName is a ring's name in memory, and begins those in directories.
+const ringName = "tokenscope-ring"
+
+const ringFilePrefix = ringName + "-"
 
 // namedFile makes a file in the first directory that has room for it; why is the reason
 // why it is not one in memory.

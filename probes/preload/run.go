@@ -27,8 +27,9 @@ const (
 	// tlsGrace is how long connections may have been seen to be encrypted before it is
 	// said that they cannot be read: the library may be read a moment later.
 	tlsGrace = 5 * time.Second
-	// maxLostAtOnce bounds what is believed of a counter that anybody may write to.
-	maxLostAtOnce = 1 << 32
+	// maxCountAtOnce is more than a counter can grow by between two looks, even if every
+	// core of a large machine did nothing else for a minute.
+	maxCountAtOnce = 1 << 36
 )
 
 // run is the state of one Run.
@@ -44,6 +45,9 @@ type run struct {
 	exiting []exit
 	tls     int64 // when a connection was first seen to be encrypted
 	plain   bool  // the text of one was seen
+	// unreliable: a counter had a number that cannot be, so that they say nothing any more
+	// about what kinds of calls there were.
+	unreliable bool
 }
 
 // exit is the end of a process that is told when the ring has been read as far as it was
@@ -171,6 +175,7 @@ func (r *run) take(h *recordHeader, data []byte) {
 	}
 	r.plain = r.plain || e.TLS
 	if p != nil {
+		p.spoke = p.spoke || e.Kind != capture.KindExec
 		e.Comm = r.threadName(p, h.Tid, r.now)
 		if e.Kind == capture.KindSend {
 			r.named(p, e.Comm)
@@ -232,6 +237,14 @@ func (r *run) tellClock(now int64) {
 // tellLost delivers what was lost since the last time.
 func (r *run) tellLost() {
 	sum := r.counters()
+	if !sum.follows(&r.lost) {
+		// Somebody has written there; what was counted meanwhile is not known.
+		r.reader.corrupt++
+		torn, corrupt := r.lost.torn, r.lost.corrupt
+		r.lost = sum
+		r.lost.torn, r.lost.corrupt = torn, corrupt
+		r.unreliable = true
+	}
 	sum.torn, sum.corrupt = r.reader.torn, r.reader.corrupt
 	for _, l := range []struct {
 		cause    capture.Cause
@@ -242,15 +255,19 @@ func (r *run) tellLost() {
 		{capture.LostNested, sum.nested, r.lost.nested},
 		{capture.LostRecord, sum.torn + sum.corrupt, r.lost.torn + r.lost.corrupt},
 	} {
-		if l.now <= l.was { // also if somebody has set it back
+		if l.now == l.was {
 			continue
 		}
-		n := min(l.now-l.was, maxLostAtOnce)
-		r.event = capture.Event{Kind: capture.KindLost, Time: r.now, Len: int(n), Cause: l.cause, Socket: capture.SocketUnknown}
+		r.event = capture.Event{Kind: capture.KindLost, Time: r.now, Len: int(l.now - l.was), Cause: l.cause, Socket: capture.SocketUnknown}
 		r.deliver()
 	}
 	r.lost = sum
-	r.warn(&sum)
+	if r.reader.corrupt > 0 {
+		r.warnOnce("corrupt", "something in the workload writes to memory that is not its own: the ring held numbers that cannot be, and was emptied")
+	}
+	if !r.unreliable {
+		r.warn(&sum)
+	}
 }
 
 // warn says once what is not seen.
@@ -270,9 +287,6 @@ func (r *run) warn(c *counters) {
 	}
 	if c.unresolved > 0 {
 		r.warnOnce("unresolved", "calls of libzmq or libssl could not be passed on, because the library was not found that they were meant for", "count", c.unresolved)
-	}
-	if c.corrupt > 0 {
-		r.warnOnce("corrupt", "something in the workload writes to memory that is not its own: the ring held numbers that cannot be, and was emptied")
 	}
 }
 

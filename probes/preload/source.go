@@ -123,6 +123,20 @@ type counters struct {
 	torn, corrupt               uint64 // counted by the reader
 }
 
+// follows reports whether c can have come of an earlier look: counters only grow, and not
+// by more than calls can be made.
+func (c *counters) follows(was *counters) bool {
+	for _, n := range [][2]uint64{
+		{c.ringFull, was.ringFull}, {c.tableFull, was.tableFull}, {c.nested, was.nested}, {c.tls, was.tls},
+		{c.http2, was.http2}, {c.other, was.other}, {c.refused, was.refused}, {c.unresolved, was.unresolved},
+	} {
+		if n[0] < n[1] || n[0]-n[1] > maxCountAtOnce {
+			return false
+		}
+	}
+	return true
+}
+
 func (s *Source) counters() counters {
 	h := s.header
 	c := counters{

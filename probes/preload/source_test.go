@@ -226,6 +226,30 @@ func TestLost(t *testing.T) {
 	}
 }
 
+// TestImpossibleCounters: what can be no count is told as that, once, and not as a loss of so
+// many; what is counted after it counts.
+func TestImpossibleCounters(t *testing.T) {
+	for _, counter := range []string{"ring_full", "nested", "tls", "refused", "unresolved"} {
+		t.Run(counter, func(t *testing.T) {
+			r := newRing(t, RingOptions{})
+			c := spawn(t, r)
+			w := start(t, r, Options{})
+			c.do("count " + counter + " 12345678901234567890")
+			e := w.await("loss", func(e *capture.Event) bool { return e.Kind == capture.KindLost })
+			if e.Cause != capture.LostRecord || e.Len != 1 {
+				t.Errorf("lost %d by %s; want 1 by %s", e.Len, e.Cause, capture.LostRecord)
+			}
+			c.do("count table_full 3")
+			w.await("later loss", func(e *capture.Event) bool {
+				return e.Kind == capture.KindLost && e.Cause == capture.LostTable && e.Len == 3
+			})
+			if got := w.log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "memory that is not its own") {
+				t.Errorf("log = %q; want the one line about the memory", got)
+			}
+		})
+	}
+}
+
 // TestKilled lets a process be killed in the middle of a record.
 func TestKilled(t *testing.T) {
 	for i, step := range steps {

@@ -35,10 +35,11 @@ static ssize_t flat(int fd, uint64_t number, ssize_t result, const void *b, size
 	return result;
 }
 
-/* The same of a list of buffers. */
+/* The same of a list of buffers. One without buffers asks for nothing: that it gets
+ * nothing is no end. */
 static ssize_t list(int fd, uint64_t number, ssize_t result, const struct iovec *v, size_t count, int writes, int flags)
 {
-	struct call c = { v, (flags & UNREADABLE) && !writes ? 0 : count, 1, writes };
+	struct call c = { v, (flags & UNREADABLE) && !writes ? 0 : count, count, writes };
 
 	moved(fd, number, result, &c);
 	return result;
@@ -124,7 +125,7 @@ WRAP(ssize_t, recvmsg, int fd, struct msghdr *m, int f)
 	if ((f & RECEIVE_FLAGS) || !followed(fd, &number))
 		return REAL(recvmsg)(fd, m, f);
 	got = REAL(recvmsg)(fd, m, f);
-	return list(fd, number, got, got > 0 ? m->msg_iov : NULL, got > 0 ? m->msg_iovlen : 0, 0, f);
+	return list(fd, number, got, got >= 0 ? m->msg_iov : NULL, got >= 0 ? m->msg_iovlen : 0, 0, f);
 }
 
 WRAP(ssize_t, sendmsg, int fd, const struct msghdr *m, int f)

@@ -43,7 +43,7 @@ static void empty(struct connection *c)
 	store(&c->port, 0);
 }
 
-void forget(struct connection *c)
+static void forget(struct connection *c)
 {
 	empty(c);
 	store_release(&c->state, UNKNOWN);
@@ -122,7 +122,7 @@ static void tell_end(const struct connection *c, uint64_t number, int peer)
 	e.kind = KIND_CLOSE;
 	e.conn = number;
 	e.socket = -1;
-	e.flags = (peer ? RECORD_PEER : 0) | (c->tls ? RECORD_TLS : 0);
+	e.flags = (peer ? RECORD_PEER : 0) | (load(&c->tls) ? RECORD_TLS : 0);
 	emit(&e, NULL, 0);
 }
 
@@ -141,7 +141,7 @@ static void tell(struct connection *c, uint64_t number, const struct call *call,
 	/* One SSL_write_ex may move more than a record can say; a system call cannot. */
 	e.len = moved < UINT32_MAX ? moved : UINT32_MAX;
 	e.socket = -1;
-	e.flags = c->tls ? RECORD_TLS : 0;
+	e.flags = load(&c->tls) ? RECORD_TLS : 0;
 	emit(&e, &data, 0);
 }
 
@@ -200,7 +200,7 @@ static void recognise(struct connection *c, uint32_t st, int fd, const struct ca
 		e.conn = number;
 		e.port = port;
 		e.socket = -1;
-		e.flags = c->tls ? RECORD_TLS : 0;
+		e.flags = load(&c->tls) ? RECORD_TLS : 0;
 		emit(&e, NULL, 0);
 	}
 	if (!cas(&c->state, &deciding, v == YES ? OPEN : PARTIAL)) {
@@ -288,8 +288,11 @@ void accepted(int fd)
 	struct state *s;
 	uint16_t port;
 
-	if (!c)
+	if (!c) {
+		if (h)
+			add(&h->table_full, 1);
 		return;
+	}
 	/* A descriptor that was closed in a way that we do not see is used again. */
 	closing(fd);
 	if (h && (s = self()) && is_self(s) && stream_socket(fd, &port)) {
@@ -303,15 +306,20 @@ void accepted(int fd)
 	errno = error;
 }
 
-/* Tells that the server ends a connection, if that is to be told, and forgets it. */
-void finish(struct connection *c)
+/* Tells that the server ends a connection, if that is to be told; it becomes UNKNOWN, or
+ * FINISHED if it is not to be recognised again. */
+void finish(struct connection *c, uint32_t become)
 {
 	uint64_t number = load(&c->number);
-	uint32_t st = swap(&c->state, UNKNOWN);
+	uint32_t st = load_acquire(&c->state);
 
+	do {
+		if (st == UNKNOWN || (become == FINISHED && st != PARTIAL && st != OPEN))
+			return;
+	} while (!cas(&c->state, &st, become));
 	if (is_told(c, st))
 		tell_end(c, number, 0);
-	if (st != UNKNOWN)
+	if (become == UNKNOWN)
 		empty(c);
 }
 
@@ -328,7 +336,7 @@ void closing(int fd)
 	if (st == UNKNOWN)
 		return;
 	if (st == IGNORED || is_self(state)) /* a child of vfork closes its own copy */
-		finish(c);
+		finish(c, UNKNOWN);
 	errno = error;
 }
 
@@ -359,14 +367,12 @@ void shutting_down(int fd, int how)
 {
 	struct connection *c = of_fd(fd);
 	int error = errno;
-	uint64_t number;
 	uint32_t st;
 
 	if (!c || (how != SHUT_WR && how != SHUT_RDWR))
 		return;
-	number = load(&c->number);
 	st = load_acquire(&c->state);
-	if (is_told(c, st) && is_self(state) && cas(&c->state, &st, FINISHED))
-		tell_end(c, number, 0);
+	if ((st == PARTIAL || st == OPEN) && is_self(state))
+		finish(c, FINISHED);
 	errno = error;
 }

@@ -13,7 +13,9 @@ int64_t now_ns(void)
 	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
 }
 
-static struct record *reserve(struct ring_header *h, uint32_t captured)
+/* pid and tid are written before the record can be known by its position: the agent judges by it
+ * whether a record that is never finished has lost its writer. */
+static struct record *reserve(struct ring_header *h, uint32_t captured, const struct record *who)
 {
 	uint64_t size = (sizeof(struct record) + captured + RECORD_ALIGN - 1) & ~(uint64_t)(RECORD_ALIGN - 1);
 	uint64_t head = load(&h->head);
@@ -38,6 +40,8 @@ static struct record *reserve(struct ring_header *h, uint32_t captured)
 		r = (struct record *)(ring_data + (head & ring_mask));
 		store(&r->state, RECORD_RESERVED);
 		store(&r->size, (uint32_t)size);
+		store(&r->pid, who->pid);
+		store(&r->tid, who->tid);
 		store_release(&r->position, head ^ h->nonce);
 		return r;
 	}
@@ -90,14 +94,11 @@ void emit(struct record *e, const struct bytes *data, uint32_t whole)
 		captured = ring_head_bytes + tail;
 	}
 	e->time_ns = now_ns();
-	r = reserve(h, captured);
-	if (!r)
-		return;
 	e->pid = load(&s->pid);
 	e->tid = thread_number(s);
-	/* Who is writing, so that the agent can tell whether it still is. */
-	store(&r->pid, e->pid);
-	store(&r->tid, e->tid);
+	r = reserve(h, captured, e);
+	if (!r)
+		return;
 	if (captured) {
 		unsigned char *to = (unsigned char *)(r + 1);
 		uint32_t front = captured - tail;

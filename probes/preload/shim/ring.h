@@ -13,8 +13,8 @@
  *
  *	writer	reads tail and head; without room counts ring_full and goes on with
  *		its own work. With room, moves head by compare-and-swap (acq_rel), then at
- *		once stores state = RECORD_RESERVED, size and last, with release, position: a
- *		true position vouches for the two others, which an earlier lap may have left.
+ *		once stores state = RECORD_RESERVED, size, pid, tid and last, with release, position:
+ *		a true position vouches for the others, which an earlier lap may have left.
  *		Fills the record; stores state = RECORD_COMMITTED with release.
  *	reader	reads from tail on, as far as head. A record is one only if position is
  *		its own position ^ nonce: what an earlier lap left there is not. Takes

@@ -177,8 +177,7 @@ void closing_range(unsigned first, unsigned last);
 void shutting_down(int fd, int how);
 uint32_t current(struct connection *c, const struct ring_header *h);
 void settle(struct connection *c, int fd, uint64_t number, ssize_t result, int error, const struct call *call);
-void finish(struct connection *c);
-void forget(struct connection *c);
+void finish(struct connection *c, uint32_t become);
 
 /* calls.c, syscall.c */
 void find_functions(void);

@@ -57,7 +57,7 @@ static void remember_entry(const char *preload)
 	const char *from = preload, *to;
 	Dl_info own;
 
-	if (!dladdr((void *)&registered_pid, &own) || !own.dli_fname)
+	if (!dladdr((void *)start, &own) || !own.dli_fname)
 		return;
 	for (; from && *from; from = *to ? to + 1 : to) {
 		for (to = from; *to && *to != ':' && *to != ' '; to++)
@@ -73,12 +73,15 @@ static void remember_entry(const char *preload)
 	}
 }
 
+/* What probes/backend allows. */
+#define MAX_RING (1ULL << 30)
+
 static int sensible(const struct ring_header *h, uint64_t n, uint64_t file_bytes)
 {
-	return h->header_bytes == RING_HEADER_BYTES && n >= 65536 && !(n & (n - 1)) &&
-	       n <= file_bytes && file_bytes - n >= RING_HEADER_BYTES && h->head_bytes &&
-	       h->tail_bytes && h->head_bytes < 65536 && h->tail_bytes < 65536 &&
-	       h->head_bytes + h->tail_bytes < n / 2 && h->frame_bytes < n / 2;
+	/* A piece or a frame that is longer than the ring finds no room, and is counted. */
+	return h->header_bytes == RING_HEADER_BYTES && n >= 65536 && n <= MAX_RING && !(n & (n - 1)) &&
+	       n <= file_bytes && file_bytes - n >= RING_HEADER_BYTES && h->head_bytes && h->tail_bytes &&
+	       h->head_bytes <= 65536 && h->tail_bytes <= 65536;
 }
 
 /* Maps the data twice, one behind the other. */

@@ -51,7 +51,6 @@ static inline void *place_of(void *table, size_t each, unsigned bits, const void
 		if (cas(fit, &was, key) || was == key)
 			return fit;
 	}
-	add(&ring->table_full, 1);
 	return NULL;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The few things that are done with text: no libc call that anybody could replace. */
+/* The few things that are done with text. */
 #ifndef TOKENSCOPE_TEXT_H
 #define TOKENSCOPE_TEXT_H
 
