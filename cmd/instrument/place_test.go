@@ -67,19 +67,6 @@ func anyPython(t *testing.T) string {
 	return ""
 }
 
-// zmqPython is an interpreter with pyzmq.
-func zmqPython(t *testing.T) string {
-	t.Helper()
-	python := os.Getenv("TOKENSCOPE_TEST_PYTHON")
-	if python == "" {
-		t.Skip("needs TOKENSCOPE_TEST_PYTHON, a Python with pyzmq")
-	}
-	if out, err := exec.Command(python, "-c", "import zmq").CombinedOutput(); err != nil {
-		t.Skipf("needs pyzmq: %s", out)
-	}
-	return python
-}
-
 func needsRoot(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {

@@ -152,6 +152,16 @@ func filterCall(word string) error {
 		{Code: unix.BPF_RET | unix.BPF_K, K: action},
 		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
 	}
+	if call == unix.SYS_CLONE {
+		// Threads are let through: without them the Go runtime ends the process.
+		const firstArgument = 16 // struct seccomp_data; its lower half, little-endian
+		filter = append(filter[:1:1],
+			unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: call, Jf: 3},
+			unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: firstArgument},
+			unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, K: unix.CLONE_THREAD, Jt: 1},
+			unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: action},
+			unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW})
+	}
 	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return err
