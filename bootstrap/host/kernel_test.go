@@ -107,8 +107,8 @@ const mountinfo = `22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
 23 22 0:21 / /proc rw,nosuid,nodev,noexec,relatime - proc proc rw,hidepid=invisible
 24 22 0:22 / /tmp rw,nosuid,nodev,noexec - tmpfs tmpfs rw,size=64k
 25 24 0:23 / /tmp/my\040dir rw - tmpfs tmpfs rw
-26 22 0:24 / /work rw - tmpfs tmpfs rw
-27 22 0:25 / /work ro - tmpfs tmpfs rw
+26 22 0:24 / /data rw - tmpfs tmpfs rw
+27 22 0:25 / /data ro - tmpfs tmpfs rw
 28 22
 29 22 0:25 / /short ro - tmpfs
 `
@@ -122,7 +122,7 @@ func TestMounts(t *testing.T) {
 		path, point, has string
 	}{
 		{"/", "/", "relatime"}, {"/usr/bin", "/", "rw"}, {"/tmp", "/tmp", "noexec"}, {"/tmp/x/y", "/tmp", "noexec"},
-		{"/tmpx", "/", "rw"}, {"/tmp/my dir/x", "/tmp/my dir", "rw"}, {"/work/x", "/work", "ro"},
+		{"/tmpx", "/", "rw"}, {"/tmp/my dir/x", "/tmp/my dir", "rw"}, {"/data/x", "/data", "ro"},
 	} {
 		m, ok := MountOf(mounts, c.path)
 		if !ok || m.Point != c.point || !m.Has(c.has) {
